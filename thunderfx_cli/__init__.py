@@ -1,0 +1,1 @@
+"""The thunderfx command line."""
