@@ -1,0 +1,437 @@
+"""What differs between two traces.
+
+Lines are paired by :mod:`thunderfx.trace.align` over keys of :mod:`thunderfx.trace.structure`; then the pairing is
+corrected by dataflow (:class:`_Pairing`), so that renumbered names, reordered independent lines and moved source
+lines give no difference, and an inserted line is one difference, not one for every line after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from thunderfx.trace.align import align, longest_increasing
+from thunderfx.trace.bound_symbol import BoundSymbol
+from thunderfx.trace.printer import line_comment, one_line, print_arg, print_line
+from thunderfx.trace.structure import Interner, Structure, structure, wiring
+from thunderfx.trace.trace import TraceCtx
+
+
+class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One side of an entry. Texts are escaped (:func:`one_line`) and empty far from any change."""
+
+    index: int  #: position among the trace's bound symbols, inputs or 0 for the outputs
+    text: str = ""
+    comment: str = ""  #: types, executor, tags
+    origin: str = ""  #: module path and user's source line
+
+
+class DiffEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of either trace or of both.
+
+    ``kind`` is ``equal``, ``added``, ``removed`` or ``changed``; ``part`` is ``input``, ``line`` or ``output``.
+    ``aspects`` says what changed: ``type``, ``arguments``, ``executor``, ``tags``, ``members``, ``module``.
+    """
+
+    kind: str
+    part: str
+    before: DiffLine | None = None
+    after: DiffLine | None = None
+    aspects: tuple[str, ...] = ()
+    moved: bool = False
+
+
+class TraceDiff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Entries in reading order: inputs, lines, outputs. ``renamed_modules`` holds pairs of module paths whose lines
+    differ in nothing else; those lines are equal."""
+
+    entries: tuple[DiffEntry, ...]
+    renamed_modules: tuple[tuple[str, str], ...] = ()
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    equal: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed or self.renamed_modules)
+
+    def without_equal(self) -> TraceDiff:
+        """A copy that holds the differences only; the counts stay."""
+        return msgspec.structs.replace(self, entries=tuple(e for e in self.entries if e.kind != "equal"))
+
+    def hunks(self, context: int = 1) -> list[list[DiffEntry]]:
+        """Differences with up to ``context`` equal entries around them; close ones share a hunk."""
+        shown = sorted(_near_changes(self.entries, context))
+        out: list[list[DiffEntry]] = []
+        last = -2
+        for i in shown:
+            if i != last + 1:
+                out.append([])
+            out[-1].append(self.entries[i])
+            last = i
+        return out
+
+
+def diff_traces(before: TraceCtx, after: TraceCtx, *, context: int = 3) -> TraceDiff:
+    """Compare two traces; equal entries within ``context`` of a difference carry their text."""
+    interner = Interner()
+    a, b = structure(before, interner), structure(after, interner)
+    swap = _order(a, b, interner) > 0
+    # One order whichever trace comes first, so that diff(b, a) mirrors diff(a, b).
+    pairing = _Pairing(b, a, interner) if swap else _Pairing(a, b, interner)
+    pairing.run()
+    return _assemble(pairing, swap, context)
+
+
+def _order(a: Structure, b: Structure, interner: Interner) -> int:
+    """-1, 0 or 1: an order of structures that does not depend on names; 0 only for the same program."""
+    names = {number: key for key, number in interner.numbers.items()} if a.own != b.own else {}
+    if len(a.own) != len(b.own):
+        return -1 if len(a.own) < len(b.own) else 1
+    for x, y in zip(a.own, b.own, strict=True):
+        if x != y:
+            return -1 if repr(names[x]) < repr(names[y]) else 1
+    for left, right in (
+        (a.input_keys, b.input_keys),
+        (wiring(a), wiring(b)),
+        (repr(a.output_skeleton), repr(b.output_skeleton)),
+        ([a.definition.get(n, 0) for n in a.output_uses], [b.definition.get(n, 0) for n in b.output_uses]),
+    ):
+        if left != right:
+            return -1 if left < right else 1  # type: ignore[operator]
+    return 0
+
+
+class _Pairing:
+    """Partners of inputs and lines of ``a`` in ``b``, and the names that they map to each other."""
+
+    def __init__(self, a: Structure, b: Structure, interner: Interner) -> None:
+        self.a, self.b, self.interner = a, b, interner
+        self.inputs: list[int] = []
+        self.lines: list[int] = []
+        self.owner: list[int] = []  #: line of ``a`` that a line of ``b`` is paired with
+        self.forward: dict[str, str] = {}
+        self.backward: dict[str, str] = {}
+        self._by_operands: dict[tuple[int, tuple[str, ...]], list[int]] | None = None
+
+    def run(self) -> None:
+        self._pair_inputs()
+        contexts_a, contexts_b = self._contexts()
+        self._pair_lines(contexts_a, contexts_b)
+        self._settle()
+        self._pair_moved(contexts_a, contexts_b)
+
+    # -- inputs
+
+    def _pair_inputs(self) -> None:
+        keys = [(self._input_levels(s)) for s in (self.a, self.b)]
+        levels = list(zip(*keys, strict=True))
+        n, m = len(self.a.inputs), len(self.b.inputs)
+        self.inputs = align(levels, n, m)
+        taken = set(self.inputs)
+        for keys_a, keys_b in levels:  # what moved
+            free: dict[int, list[int]] = {}
+            for j in range(m - 1, -1, -1):
+                if j not in taken:
+                    free.setdefault(keys_b[j], []).append(j)
+            for i in range(n):
+                if self.inputs[i] < 0 and free.get(keys_a[i]):
+                    self.inputs[i] = free[keys_a[i]].pop()
+                    taken.add(self.inputs[i])
+        for i, j in enumerate(self.inputs):
+            if j >= 0:
+                self._map(self.a.inputs[i].name, self.b.inputs[j].name)
+
+    def _input_levels(self, s: Structure) -> list[list[int]]:
+        """Source, type and consumers; source and type; source; kind of consumers."""
+        strong: list[list[object]] = [[] for _ in s.inputs]
+        weak: list[list[object]] = [[] for _ in s.inputs]
+        for own, parts in zip(s.own, s.parts, strict=True):
+            for slot, name in enumerate(parts.uses):
+                at = -1 - s.definition.get(name, 0)
+                if at >= 0:
+                    strong[at].append((own, slot))
+                    weak[at].append((parts.symbol, parts.module, slot))
+        number = self.interner.number
+        out: list[list[int]] = [[], [], [], []]
+        for i, (source, type_) in enumerate(s.input_keys):
+            out[0].append(number(("in0", source, type_, tuple(sorted(strong[i], key=repr)))))
+            out[1].append(number(("in1", source, type_)))
+            named = source if source and source != "constant" else ""
+            out[2].append(number(("in2", named) if named else ("lonely", id(s), i)))
+            used = weak[i] and not named
+            out[3].append(number(("in3", source, tuple(sorted(weak[i], key=repr))) if used else ("lonely", id(s), i)))
+        return out
+
+    # -- lines
+
+    def _contexts(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Keys of lines with their operands' structure, one and two lines deep."""
+        input_a = {i: ("pair", i) for i, j in enumerate(self.inputs) if j >= 0}
+        input_b = {j: ("pair", i) for i, j in enumerate(self.inputs) if j >= 0}
+        out = []
+        number = self.interner.number
+        for side, (s, paired) in enumerate(((self.a, input_a), (self.b, input_b))):
+            inputs = [number(("input", *paired.get(i, (side, i)))) for i in range(len(s.inputs))]
+            inputs.reverse()  # so that input -1 - i is found by its negative index after the lines
+            wires = wiring(s)
+            keys = s.own
+            levels = []
+            for _ in range(2):
+                below = [*keys, -1, *inputs]
+                keys = [number((own, *[below[at] for at in wire])) for own, wire in zip(s.own, wires, strict=True)]
+                levels.append(keys)
+            out.append(levels)
+        return out[0], out[1]
+
+    def _pair_lines(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
+        weak_a, weak_b = _weak_keys(self.a, self.interner), _weak_keys(self.b, self.interner)
+        levels = [
+            (contexts_a[1], contexts_b[1]),
+            (contexts_a[0], contexts_b[0]),
+            (self.a.own, self.b.own),
+            *zip(weak_a, weak_b, strict=True),
+        ]
+        self.lines = align(levels, len(self.a.lines), len(self.b.lines))
+        self.owner = [-1] * len(self.b.lines)
+        for i, j in enumerate(self.lines):
+            if j >= 0:
+                self.owner[j] = i
+                self._map_outputs(i, j)
+
+    def _settle(self) -> None:
+        """Walk ``a`` in order; where operands disagree, take the line of ``b`` that has just these operands."""
+        for i, parts in enumerate(self.a.parts):
+            j = self.lines[i]
+            if j >= 0 and not self.operands_differ(parts.uses, self.b.parts[j].uses):
+                continue
+            better = self._line_with_operands(i)
+            if better < 0 or better == j:
+                continue
+            if j >= 0:
+                self._part(i)
+            if self.owner[better] >= 0:
+                self._part(self.owner[better])
+            self._join(i, better)
+
+    def _line_with_operands(self, i: int) -> int:
+        """Line of ``b`` like line ``i`` whose operands are the partners of its operands, if none before has it."""
+        operands = []
+        for name in self.a.parts[i].uses:
+            other = self.forward.get(name)
+            if other is None:
+                return -1
+            operands.append(other)
+        if self._by_operands is None:
+            self._by_operands = {}
+            for j, (own, parts) in enumerate(zip(self.b.own, self.b.parts, strict=True)):
+                self._by_operands.setdefault((own, parts.uses), []).append(j)
+        found = self._by_operands.get((self.a.own[i], tuple(operands)), ())
+        best = -1
+        for j in found:
+            if self.owner[j] < 0:
+                return j
+            if best < 0 and self.owner[j] > i:
+                best = j
+        return best
+
+    def _pair_moved(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
+        """Pair what is left over and has the same key including operands."""
+        for keys_a, keys_b in ((contexts_a[1], contexts_b[1]), (contexts_a[0], contexts_b[0])):
+            free: dict[int, list[int]] = {}
+            for j in range(len(self.owner) - 1, -1, -1):
+                if self.owner[j] < 0:
+                    free.setdefault(keys_b[j], []).append(j)
+            for i, j in enumerate(self.lines):
+                candidates = free.get(keys_a[i]) if j < 0 else None
+                if candidates and not self.operands_differ(self.a.parts[i].uses, self.b.parts[candidates[-1]].uses):
+                    self._join(i, candidates.pop())
+
+    # -- names
+
+    def operands_differ(self, uses_a: Sequence[str], uses_b: Sequence[str]) -> bool:
+        """Whether an operand that has a partner stands where another operand that has one stands."""
+        forward = self.forward
+        for x, y in zip(uses_a, uses_b, strict=False):
+            partner = forward.get(x)
+            if partner != y and partner is not None and y in self.backward:
+                return True
+        return False
+
+    def _map(self, x: str, y: str) -> None:
+        self.forward[x] = y
+        self.backward[y] = x
+
+    def _map_outputs(self, i: int, j: int) -> None:
+        for x, y in zip(self.a.lines[i].outputs, self.b.lines[j].outputs, strict=False):
+            if x is not None and y is not None:
+                self._map(x.name, y.name)
+
+    def _join(self, i: int, j: int) -> None:
+        self.lines[i] = j
+        self.owner[j] = i
+        self._map_outputs(i, j)
+
+    def _part(self, i: int) -> None:
+        self.owner[self.lines[i]] = -1
+        self.lines[i] = -1
+        for var in self.a.lines[i].defines():
+            other = self.forward.pop(var.name, None)
+            if other is not None:
+                del self.backward[other]
+
+    # -- judgement
+
+    def line_aspects(self, i: int, j: int) -> tuple[str, ...]:
+        p, q = self.a.parts[i], self.b.parts[j]
+        differ = self.operands_differ(p.uses, q.uses)
+        if not differ and self.a.own[i] == self.b.own[j]:
+            return ()
+        found = {
+            "type": p.types != q.types,
+            "arguments": differ or p.skeleton != q.skeleton or len(p.uses) != len(q.uses),
+            "executor": p.executor != q.executor,
+            "tags": p.tags != q.tags,
+            "members": p.members != q.members,
+            "module": p.module != q.module,
+        }
+        return tuple(name for name, is_so in found.items() if is_so) or ("unpacking",)
+
+
+def _weak_keys(s: Structure, interner: Interner) -> list[list[int]]:
+    """Keys for lines that changed: without module; symbol and module; symbol and module without its numbers."""
+    number = interner.number
+    out: list[list[int]] = [[], [], []]
+    for parts in s.parts:
+        out[0].append(number(("w0", parts.symbol, parts.skeleton, parts.types)))
+        out[1].append(number(("w1", parts.symbol, parts.module)))
+        out[2].append(number(("w2", parts.symbol, re.sub(r"\d+", "", parts.module))))
+    return out
+
+
+# -- entries
+
+
+def _renames(pairs: list[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Module paths that map to one other path each, both ways."""
+    there: dict[str, set[str]] = {}
+    back: dict[str, set[str]] = {}
+    for x, y in set(pairs):
+        there.setdefault(x, set()).add(y)
+        back.setdefault(y, set()).add(x)
+    return {(x, y) for x, y in set(pairs) if x != y and len(there[x]) == 1 == len(back[y])}
+
+
+def _assemble(p: _Pairing, swap: bool, context: int) -> TraceDiff:
+    """Entries from the pairing; ``swap``: the first trace of the pairing is the one after."""
+    a, b = p.a, p.b
+    pairs = [(i, j) for i, j in enumerate(p.lines) if j >= 0]
+    aspects = {(i, j): found for i, j in pairs if (found := p.line_aspects(i, j))}
+    renames = _renames([(a.parts[i].module, b.parts[j].module) for i, j in pairs])
+    used_renames = set()
+    for (i, j), found in list(aspects.items()):
+        rename = (a.parts[i].module, b.parts[j].module)
+        if "module" in found and rename in renames:
+            used_renames.add(rename)
+            aspects[i, j] = tuple(name for name in found if name != "module")
+    in_order = [pairs[k] for k in longest_increasing([j for _, j in pairs])]
+    if swap:
+        pairs = sorted((j, i) for i, j in pairs)
+        in_order = [(j, i) for i, j in in_order]
+        aspects = {(j, i): found for (i, j), found in aspects.items()}
+        inputs = [-1] * len(b.inputs)
+        for i, j in enumerate(p.inputs):
+            if j >= 0:
+                inputs[j] = i
+        a, b = b, a
+    else:
+        inputs = p.inputs
+    rows = [("input", i, j, _input_aspects(a, b, i, j)) for i, j in _merge(inputs, len(b.inputs))]
+    partner = [-1] * len(a.lines)
+    for i, j in pairs:
+        partner[i] = j
+    rows += [("line", i, j, aspects.get((i, j), ())) for i, j in _merge(partner, len(b.lines), in_order)]
+    rows.append(("output", 0, 0, _output_aspects(p)))
+    kinds = [_kind(i, j, found) for _, i, j, found in rows]
+    near = _near([k for k, kind in enumerate(kinds) if kind != "equal"], len(rows), context)
+    kept = set(in_order)
+    entries = []
+    for k, (kind, (part, i, j, found)) in enumerate(zip(kinds, rows, strict=True)):
+        moved = part == "line" and i >= 0 and j >= 0 and (i, j) not in kept
+        before = _side(a, part, i, k in near) if i >= 0 else None
+        after = _side(b, part, j, k in near) if j >= 0 else None
+        entries.append(DiffEntry(kind, part, before, after, found, moved))
+    counts = {name: kinds.count(name) for name in ("added", "removed", "changed", "equal")}
+    renamed = sorted((y, x) if swap else (x, y) for x, y in used_renames)
+    return TraceDiff(tuple(entries), tuple(renamed), **counts)
+
+
+def _merge(partner: Sequence[int], m: int, in_order: Sequence[tuple[int, int]] | None = None) -> list[tuple[int, int]]:
+    """Rows in reading order: between pairs that are in order, first what is gone, then what is new or moved here."""
+    taken = {j: i for i, j in enumerate(partner) if j >= 0}
+    if in_order is None:
+        pairs = sorted((i, j) for j, i in taken.items())
+        in_order = [pairs[k] for k in longest_increasing([j for _, j in pairs])]
+    out: list[tuple[int, int]] = []
+    a = b = 0
+    for i, j in [*in_order, (len(partner), m)]:
+        out += [(k, -1) for k in range(a, i) if partner[k] < 0]
+        out += [(taken.get(k, -1), k) for k in range(b, j)]
+        if j < m:
+            out.append((i, j))
+        a, b = i + 1, j + 1
+    return out
+
+
+def _kind(i: int, j: int, aspects: tuple[str, ...]) -> str:
+    if i < 0:
+        return "added"
+    if j < 0:
+        return "removed"
+    return "changed" if aspects else "equal"
+
+
+def _input_aspects(a: Structure, b: Structure, i: int, j: int) -> tuple[str, ...]:
+    if i < 0 or j < 0 or a.input_keys[i] == b.input_keys[j]:
+        return ()
+    (source_a, type_a), (source_b, type_b) = a.input_keys[i], b.input_keys[j]
+    return tuple(name for name, is_so in (("source", source_a != source_b), ("type", type_a != type_b)) if is_so)
+
+
+def _output_aspects(p: _Pairing) -> tuple[str, ...]:
+    same = p.a.output_skeleton == p.b.output_skeleton and len(p.a.output_uses) == len(p.b.output_uses)
+    return () if same and not p.operands_differ(p.a.output_uses, p.b.output_uses) else ("arguments",)
+
+
+def _near(changes: Sequence[int], n: int, context: int) -> set[int]:
+    out: set[int] = set()
+    for i in changes:
+        out.update(range(max(0, i - context), min(n, i + context + 1)))
+    return out
+
+
+def _near_changes(entries: Sequence[DiffEntry], context: int) -> set[int]:
+    return _near([i for i, entry in enumerate(entries) if entry.kind != "equal"], len(entries), context)
+
+
+def _side(s: Structure, part: str, at: int, with_text: bool) -> DiffLine:
+    if part == "output":
+        return DiffLine(0, f"return {one_line(print_arg(s.trace.outputs))}" if with_text else "")
+    if part == "input":
+        if not with_text:
+            return DiffLine(at)
+        var = s.inputs[at]
+        return DiffLine(at, f'{var.name}: "{one_line(str(var.type))}"', one_line(var.source))
+    index = s.indices[at]
+    if not with_text:
+        return DiffLine(index)
+    line = s.lines[at]
+    return DiffLine(index, one_line(print_line(line)), line_comment(line), _origin_text(s.trace, line))
+
+
+def _origin_text(trace: TraceCtx, line: BoundSymbol) -> str:
+    origin = trace.origin_of(line)
+    return "" if origin is None else one_line(str(origin))
