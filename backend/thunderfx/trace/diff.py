@@ -8,18 +8,18 @@ lines give no difference, and an inserted line is one difference, not one for ev
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
 from thunderfx.trace.align import align, longest_increasing
 from thunderfx.trace.bound_symbol import BoundSymbol
 from thunderfx.trace.printer import line_comment, one_line, print_arg, print_line
-from thunderfx.trace.structure import Interner, Structure, structure, wiring
+from thunderfx.trace.structure import Interner, LineParts, Structure, structure, wiring
 from thunderfx.trace.trace import TraceCtx
 
 
-class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True):
+class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One side of an entry. Texts are escaped (:func:`one_line`) and empty far from any change."""
 
     index: int  #: position among the trace's bound symbols, inputs or 0 for the outputs
@@ -28,7 +28,7 @@ class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: str = ""  #: module path and user's source line
 
 
-class DiffEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+class DiffEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of either trace or of both.
 
     ``kind`` is ``equal``, ``added``, ``removed`` or ``changed``; ``part`` is ``input``, ``line`` or ``output``.
@@ -173,7 +173,8 @@ class _Pairing:
         input_a = {i: ("pair", i) for i, j in enumerate(self.inputs) if j >= 0}
         input_b = {j: ("pair", i) for i, j in enumerate(self.inputs) if j >= 0}
         out = []
-        number = self.interner.number
+        number, numbers = self.interner.number, self.interner.numbers
+        setdefault = numbers.setdefault
         for side, (s, paired) in enumerate(((self.a, input_a), (self.b, input_b))):
             inputs = [number(("input", *paired.get(i, (side, i)))) for i in range(len(s.inputs))]
             inputs.reverse()  # so that input -1 - i is found by its negative index after the lines
@@ -182,18 +183,21 @@ class _Pairing:
             levels = []
             for _ in range(2):
                 below = [*keys, -1, *inputs]
-                keys = [number((own, *[below[at] for at in wire])) for own, wire in zip(s.own, wires, strict=True)]
+                keys = [
+                    setdefault((own, *[below[at] for at in wire]), len(numbers))
+                    for own, wire in zip(s.own, wires, strict=True)
+                ]
                 levels.append(keys)
             out.append(levels)
         return out[0], out[1]
 
     def _pair_lines(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
-        weak_a, weak_b = _weak_keys(self.a, self.interner), _weak_keys(self.b, self.interner)
-        levels = [
+        weak = (_without_module, _symbol_and_module, _symbol_and_module_kind)
+        levels: list[tuple[Sequence[int], Sequence[int]]] = [
             (contexts_a[1], contexts_b[1]),
             (contexts_a[0], contexts_b[0]),
             (self.a.own, self.b.own),
-            *zip(weak_a, weak_b, strict=True),
+            *((_WeakKeys(self.a, self.interner, key), _WeakKeys(self.b, self.interner, key)) for key in weak),
         ]
         self.lines = align(levels, len(self.a.lines), len(self.b.lines))
         self.owner = [-1] * len(self.b.lines)
@@ -301,15 +305,33 @@ class _Pairing:
         return tuple(name for name, is_so in found.items() if is_so) or ("unpacking",)
 
 
-def _weak_keys(s: Structure, interner: Interner) -> list[list[int]]:
-    """Keys for lines that changed: without module; symbol and module; symbol and module without its numbers."""
-    number = interner.number
-    out: list[list[int]] = [[], [], []]
-    for parts in s.parts:
-        out[0].append(number(("w0", parts.symbol, parts.skeleton, parts.types)))
-        out[1].append(number(("w1", parts.symbol, parts.module)))
-        out[2].append(number(("w2", parts.symbol, re.sub(r"\d+", "", parts.module))))
-    return out
+class _WeakKeys(Sequence[int]):
+    """Keys for lines that changed, made when asked for: few lines need them."""
+
+    def __init__(self, s: Structure, interner: Interner, key: Callable[[LineParts], Hashable]) -> None:
+        self._parts, self._number, self._key = s.parts, interner.number, key
+        self._known: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, at: int) -> int:  # type: ignore[override]
+        found = self._known.get(at)
+        if found is None:
+            found = self._known[at] = self._number(self._key(self._parts[at]))
+        return found
+
+
+def _without_module(parts: LineParts) -> Hashable:
+    return "without module", parts.symbol, parts.skeleton, parts.types
+
+
+def _symbol_and_module(parts: LineParts) -> Hashable:
+    return "symbol and module", parts.symbol, parts.module
+
+
+def _symbol_and_module_kind(parts: LineParts) -> Hashable:
+    return "symbol and module kind", parts.symbol, re.sub(r"\d+", "", parts.module)
 
 
 # -- entries
