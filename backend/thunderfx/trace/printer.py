@@ -52,6 +52,8 @@ def _print_literal(arg: Literal) -> str:
         return f"complex({arg.text!r})"
     if arg.kind == "int":
         return str(int(arg.text))
+    if arg.kind == "op" and all(part.isidentifier() for part in arg.text.split(".")):
+        return arg.text
     if arg.kind == "ellipsis":
         return "..."
     if not arg.text.isidentifier():
@@ -112,7 +114,7 @@ def _print_signature(trace: TraceCtx, pad: str, comments: bool, nested: bool) ->
 def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool) -> list[str]:
     out = _print_signature(trace, pad, comments, nested)
     inner = pad + INDENT
-    last_origin: int | None = None
+    last_origin = ""
     for line in trace.bound_symbols:
         for arg in (*line.args, *(value for _, value in line.kwargs)):
             for body in bodies_in(arg):
@@ -121,10 +123,10 @@ def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool) -> 
         if not comments:
             out.append(inner + text)
             continue
-        origin = trace.origin_of(line)
-        if origin is not None and line.origin != last_origin:
-            out.append(f"{inner}# {one_line(str(origin))}")
-            last_origin = line.origin
+        origin = "" if line.symbol == DEL else str(trace.origin_of(line) or "")
+        if origin and origin != last_origin:
+            out.append(f"{inner}# {one_line(origin)}")
+            last_origin = origin
         comment = line_comment(line)
         out.append(f"{inner}{text}  # {comment}" if comment else inner + text)
         for member in line.subsymbols:

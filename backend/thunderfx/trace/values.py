@@ -35,7 +35,7 @@ class Literal(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
     ``kind`` is one of ``dtype``, ``layout``, ``memory_format`` (text is the torch name without ``torch.``), ``device``
     (``"cuda:0"``), ``float`` (``inf``, ``-inf``, ``nan``), ``complex`` (``"1+2j"``), ``int`` (beyond 64 bits),
-    ``ellipsis``.
+    ``ellipsis``, ``op`` (qualified name of an operator that is passed as an argument).
     """
 
     kind: str

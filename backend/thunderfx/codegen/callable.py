@@ -1,0 +1,108 @@
+"""Compile the printed program.
+
+The text is compiled as it stands; names of operators are looked up once, when it is compiled, and not at each call.
+The text is registered with ``linecache``, so that a traceback through a trace shows its lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from thunderfx.codegen.constants import revive
+from thunderfx.codegen.resolve import resolve
+from thunderfx.trace import TraceCtx, check
+
+_serial = itertools.count()
+_ROOTS = frozenset({"torch", "aten", "operator", "math"})
+
+
+def _dotted(node: ast.expr) -> str | None:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in _ROOTS or not parts:
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+class _EarlyBinding(ast.NodeTransformer):
+    """Replaces dotted names by names of the objects that they stand for."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+
+    def _bind(self, key: str, value: Any) -> ast.Name:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"__{len(self._names)}__"
+            self.bound[name] = value
+        return ast.Name(name, ast.Load())
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        key = _dotted(node)
+        if key is None:
+            return node
+        return ast.copy_location(self._bind(key, resolve(key)), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        key = _dotted(node.func)
+        if key == "torch.device" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
+            text = str(node.args[0].value)
+            return ast.copy_location(self._bind(f"device {text}", torch.device(text)), node)
+        if key is not None:
+            found = resolve(key)
+            fast = found._op if type(found) is torch._ops.OpOverload else found
+            node.func = ast.copy_location(self._bind(f"call {key}", fast), node.func)
+        elif isinstance(node.func, ast.Attribute):
+            node.func = self.visit(node.func)
+        node.args = [self.visit(arg) for arg in node.args]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
+        return node
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+
+def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
+    """Compile ``trace``; the callable takes a list of the inputs, which it clears.
+
+    Raises ``TraceError`` where the trace is not well formed or names what is not here.
+    """
+    check(trace)
+    source = trace.python()
+    filename = f"<thunderfx {trace.name} {next(_serial)}>"
+    tree = ast.parse(source, filename)
+    binding = _EarlyBinding()
+    tree.body = [binding.visit(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    ast.fix_missing_locations(tree)
+    scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
+    exec(compile(tree, filename, "exec"), scope)
+    function: Callable[[list[Any]], Any] = scope[trace.name]
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    weakref.finalize(function, linecache.cache.pop, filename, None)
+    function._boxed_call = True  # type: ignore[attr-defined]
+    return function
+
+
+def unboxed(trace: TraceCtx) -> Callable[..., Any]:
+    """Like :func:`boxed`, but the callable takes the inputs one by one and returns a tuple of the outputs."""
+    function = boxed(trace)
+    expected = len(trace.inputs)
+
+    def run(*inputs: Any) -> Any:
+        if len(inputs) != expected:
+            raise TypeError(f"trace {trace.name!r} takes {expected} inputs ({len(inputs)} given)")
+        return function(list(inputs))
+
+    run.__name__ = trace.name
+    return run

@@ -1,0 +1,15 @@
+"""The TorchDynamo side: ``thunderfx()``, the compiled object, the compiler and its record of subgraphs."""
+
+from thunderfx.dynamo.compiled import ThunderFXCompiledObject
+from thunderfx.dynamo.compiler import ThunderCompileError, ThunderCompiler
+from thunderfx.dynamo.entry import thunderfx
+from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
+
+__all__ = [
+    "FallbackInfo",
+    "SubgraphInfo",
+    "ThunderCompileError",
+    "ThunderCompiler",
+    "ThunderFXCompiledObject",
+    "thunderfx",
+]

@@ -1,0 +1,73 @@
+"""What Dynamo tells about the graph that it hands over.
+
+Private names of torch used here (checked on 2.13): ``CompileContext`` and ``TracingContext`` of ``torch._guards``,
+``GraphModule.compile_subgraph_reason`` set by torch/_dynamo/output_graph.py, ``boxed_nop`` of
+torch/_dynamo/backends/debugging.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.backends.debugging import boxed_nop
+from torch._guards import CompileContext
+
+from thunderfx.dynamo.subgraph import GraphBreakInfo
+
+
+def compile_id() -> tuple[str, str]:
+    """Dynamo's id of the compilation under way, as text, and the part of it that names the code object."""
+    current = CompileContext.current_compile_id()
+    if current is None:
+        return "", ""
+    return str(current), f"{getattr(current, 'compiled_autograd_id', None)}/{getattr(current, 'frame_id', None)}"
+
+
+def graph_break_of(graph: torch.fx.GraphModule) -> GraphBreakInfo | None:
+    """The break that ended this graph, if one did."""
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    return break_info(reason) if reason is not None and reason.graph_break else None
+
+
+def break_info(reason: Any) -> GraphBreakInfo:
+    """From Dynamo's ``GraphCompileReason``."""
+    stack = list(reason.user_stack or ())
+    torch_home = os.path.dirname(torch.__file__) + os.sep
+    frames = [frame for frame in stack if not frame.filename.startswith(torch_home)] or stack
+    if not frames:
+        return GraphBreakInfo(str(reason.reason))
+    last = frames[-1]
+    return GraphBreakInfo(str(reason.reason), last.filename, last.lineno or 0, (last.line or "").strip())
+
+
+def all_graph_breaks() -> list[GraphBreakInfo]:
+    """Every graph break of this process so far, also where no graph came before the break."""
+    from torch._dynamo import output_graph
+
+    return [break_info(reason) for reason in output_graph.graph_break_reasons]
+
+
+def code_of(graph: torch.fx.GraphModule) -> str:
+    """``"forward (model.py:12)"`` for the code object under compilation, ``""`` where torch does not tell."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    if context is None:
+        return ""
+    for node in graph.graph.nodes:
+        trace = node.meta.get("stack_trace")
+        if trace:
+            first = trace.strip().splitlines()[0]
+            parts = first.strip().removeprefix("File ").split(", ")
+            if len(parts) >= 3:
+                file = os.path.basename(parts[0].strip('"'))
+                return f"{parts[2].removeprefix('in ')} ({file}:{parts[1].removeprefix('line ')})"
+    return ""
+
+
+def run_as_is(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:
+    """AOTAutograd's graph as ``aot_eager`` runs it."""
+    return boxed_nop(graph, example_inputs)

@@ -1,0 +1,157 @@
+"""The TorchDynamo backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+
+from thunderfx.codegen import boxed
+from thunderfx.dynamo.capture import code_of, compile_id, graph_break_of, run_as_is
+from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
+from thunderfx.executors import Executor, resolve_executors
+from thunderfx.lowering import input_sources, lower_graph
+from thunderfx.lowering.value_types import hinted_bytes
+from thunderfx.passes.pipeline import Transform, run_stages
+from thunderfx.passes.stage import Stage
+
+
+class ThunderCompileError(RuntimeError):
+    """One of our stages failed under ``strict=True``; the cause is chained."""
+
+
+class ThunderCompiler:
+    """A backend for ``torch.compile``: ``torch.compile(model, backend=ThunderCompiler())``.
+
+    ``executors`` names what may run lines, in order of preference. ``transforms`` are called with each forward and
+    each backward trace. Where a stage of ours fails, that direction of the subgraph runs as AOTAutograd's graph and
+    ``SubgraphInfo.fallbacks`` says why; ``strict=True`` raises :class:`ThunderCompileError` instead.
+
+    ``subgraph_infos`` holds one record for each Dynamo graph, in order of compilation.
+    """
+
+    def __init__(
+        self,
+        *,
+        executors: Sequence[str | Executor] | None = None,
+        transforms: Sequence[Transform] = (),
+        strict: bool = False,
+    ) -> None:
+        self.executors = resolve_executors(executors)
+        self.transforms = tuple(transforms)
+        for transform in self.transforms:
+            if not callable(transform):
+                raise TypeError(f"a transform is a callable that takes and returns a TraceCtx, not {transform!r}")
+        self.strict = strict
+        self.subgraph_infos: list[SubgraphInfo] = []
+        self._last_of_code: dict[str, tuple[str, int]] = {}
+
+    def __call__(self, graph: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable[..., Any]:
+        """Compile one Dynamo graph. ``options`` are what ``torch.compile`` was given for its backend."""
+        start = time.perf_counter_ns()
+        info = self._new_subgraph(graph, options)
+        sources = self._acquire(info, graph)
+
+        def compiler(direction: str) -> Callable[..., Any]:
+            def compile_direction(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+                return self._compile(info, direction, module, inputs, sources)
+
+            return compile_direction
+
+        # Errors from here on are torch's own, or the user's: aot_eager raises them too.
+        compiled: Callable[..., Any] = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("forward"),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(graph, example_inputs)
+        info.compile_ms = (time.perf_counter_ns() - start) / 1e6
+        return compiled
+
+    def _new_subgraph(self, graph: torch.fx.GraphModule, options: dict[str, Any]) -> SubgraphInfo:
+        whole_id, code_id = compile_id()
+        info = SubgraphInfo(index=len(self.subgraph_infos), compile_id=whole_id, options=dict(options))
+        previous = self._last_of_code.get(code_id) if code_id else None
+        if previous is not None and previous[0] != whole_id:
+            info.replaces = previous[1]
+        if code_id:
+            self._last_of_code[code_id] = (whole_id, info.index)
+        self.subgraph_infos.append(info)
+        return info
+
+    def _acquire(self, info: SubgraphInfo, graph: torch.fx.GraphModule) -> list[str]:
+        """Record the torch-level trace; returns what each input of the Dynamo graph is called by the user."""
+        start = time.perf_counter_ns()
+        try:
+            info.code = code_of(graph)
+            info.graph_break = graph_break_of(graph)
+            sources = input_sources(graph.graph)
+            trace = lower_graph(graph, "graph", sources=sources, provenance="torch-level graph from Dynamo")
+        except Exception as e:
+            self._fall_back(info, "graph", "torch", e)
+            return []
+        info.inputs = [(var.source or var.name, var.type) for var in trace.inputs]
+        info.stages["graph"].append(Stage("torch", trace, (time.perf_counter_ns() - start) / 1e6))
+        return sources
+
+    def _compile(
+        self,
+        info: SubgraphInfo,
+        direction: str,
+        module: torch.fx.GraphModule,
+        inputs: list[Any],
+        sources: list[str],
+    ) -> Callable[..., Any]:
+        """Compile AOTAutograd's graph of one direction to a boxed callable."""
+        stage = direction
+        start = time.perf_counter_ns()
+
+        def record(done: Stage) -> None:
+            nonlocal stage
+            info.stages[direction].append(done)
+            stage = f"after {done.name}"
+
+        if direction == "backward":
+            info.saved_for_backward_bytes = _saved_bytes(module)
+        try:
+            trace = lower_graph(module, direction, dynamo_sources=sources, provenance=f"{direction}, as differentiated")
+            record(Stage(direction, trace, (time.perf_counter_ns() - start) / 1e6))
+            trace = run_stages(trace, self.transforms, record)
+            stage = "codegen"
+            start = time.perf_counter_ns()
+            program = boxed(trace)
+            info.codegen_ms[direction] = (time.perf_counter_ns() - start) / 1e6
+        except Exception as e:
+            self._fall_back(info, direction, stage, e)
+            program = run_as_is(module, inputs)
+        return _counting(program, info) if direction == "backward" else program
+
+    def _fall_back(self, info: SubgraphInfo, where: str, stage: str, error: Exception) -> None:
+        if self.strict:
+            raise ThunderCompileError(f"subgraph {info.index}, {where}, {stage}: {error}") from error
+        info.fallbacks.append(FallbackInfo(where, stage, f"{type(error).__name__}: {error}"))
+
+
+def _saved_bytes(backward: torch.fx.GraphModule) -> int:
+    """Bytes that a backward graph receives from the forward one, inputs of the subgraph not counted."""
+    total = 0
+    for node in backward.graph.nodes:
+        if node.op == "placeholder" and not node.name.startswith(("tangents_", "primals_")):
+            total += hinted_bytes(node.meta.get("val"))
+    return total
+
+
+def _counting(program: Callable[..., Any], info: SubgraphInfo) -> Callable[..., Any]:
+    """Count calls, so that a backward that never ran can be told from one that did."""
+
+    def backward(args: list[Any]) -> Any:
+        info.backward_calls += 1
+        return program(args)
+
+    backward._boxed_call = True  # type: ignore[attr-defined]
+    return backward

@@ -1,0 +1,41 @@
+"""``thunderfx(fn)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from thunderfx.dynamo.compiled import ThunderFXCompiledObject
+from thunderfx.dynamo.compiler import ThunderCompiler
+from thunderfx.executors import Executor
+from thunderfx.passes.pipeline import Transform
+
+#: Options that go to ``torch.compile``.
+TORCH_COMPILE_OPTIONS = frozenset({"fullgraph", "dynamic", "mode", "options", "disable"})
+
+
+def thunderfx(
+    fn: Callable[..., Any],
+    /,
+    *,
+    executors: Sequence[str | Executor] | None = None,
+    transforms: Sequence[Transform] = (),
+    strict: bool = False,
+    **torch_compile_options: Any,
+) -> ThunderFXCompiledObject:
+    """Compile a function or module through the Thunder backend; nothing happens until the first call.
+
+    ``fn`` may be a function or an ``nn.Module``; ``thunderfx`` works as a decorator too. ``fullgraph``, ``dynamic``,
+    ``mode``, ``options`` and ``disable`` go to ``torch.compile``; ``executors``, ``transforms`` and ``strict`` to
+    :class:`ThunderCompiler`. Raises ``TypeError`` for any other option and for an ``fn`` that cannot be called.
+    """
+    unknown = sorted(set(torch_compile_options) - TORCH_COMPILE_OPTIONS)
+    if unknown:
+        known = ", ".join(sorted(TORCH_COMPILE_OPTIONS | {"executors", "transforms", "strict"}))
+        raise TypeError(f"thunderfx() got an unknown option {', '.join(map(repr, unknown))}; known: {known}")
+    if not callable(fn):
+        raise TypeError(f"thunderfx() takes a function or a module, not {type(fn).__name__}")
+    backend = ThunderCompiler(executors=executors, transforms=transforms, strict=strict)
+    return ThunderFXCompiledObject(backend, torch.compile(fn, backend=backend, **torch_compile_options))
