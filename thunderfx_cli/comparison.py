@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
-
 from thunderfx.trace.diff import TraceDiff, diff_traces
 from thunderfx.trace.trace import TraceCtx
+
 from thunderfx_cli.errors import UsageError
 from thunderfx_cli.store.schema import Environment, Run, SubgraphIndex, TraceIndex
 
@@ -244,7 +244,7 @@ def timing_verdict(before: Sequence[float], after: Sequence[float]) -> str:
     """Whether the samples tell the two runs apart."""
     from thunderfx.profiling.statistics import significant
 
-    return str(significant(before, after))
+    return significant(before, after)
 
 
 def _memory(name: str, a: Run, b: Run) -> Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,10 @@ def diff(
     before: Annotated[str, typer.Argument(metavar="[A]", help="Run before: id, prefix, name or @N.")] = "@2",
     after: Annotated[str, typer.Argument(metavar="[B]", help="Run after.")] = "@1",
     stage: Annotated[str, typer.Option("--stage", help="Stage whose traces are compared.")] = "execution",
-    subgraph: Annotated[Optional[int], typer.Option("--subgraph", help="Compare this subgraph only.")] = None,
+    subgraph: Annotated[int | None, typer.Option("--subgraph", help="Compare this subgraph only.")] = None,
     context: Annotated[int, typer.Option("--context", min=0, help="Equal lines around a difference.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the differences as JSON.")] = False,
-    store: Annotated[Optional[Path], typer.Option("--store", help="Where runs are stored.")] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="Where runs are stored.")] = None,
 ) -> None:
     """Compare two runs: their traces by structure, then time and memory."""
     import gc

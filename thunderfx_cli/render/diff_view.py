@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.text import Text
-
 from thunderfx.trace.diff import DiffEntry, DiffLine, TraceDiff
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.comparison import DirectionDiff, Metric, RunDiff, SubgraphDiff
 
 STYLES = {"added": "green", "removed": "red", "changed": "yellow", "equal": "dim"}

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 MAX_CELLS = 20_000
 #: A large gap without anchors: this many keys in a row must agree, at most so far ahead.
 RUN = 4
+#: Less than one anchor in so many lines are few.
+FEW = 16
 WINDOW = 256
 
 #: Matched positions, ``-1`` where a line has no partner.
@@ -45,9 +47,13 @@ def align(levels: Sequence[tuple[Sequence[int], Sequence[int]]], n: int, m: int)
             continue
         pairs = _unique_pairs(keys_a, keys_b, a_lo, a_hi, b_lo, b_hi)
         again = level
-        if not pairs:
+        if len(pairs) * FEW < min(a_hi - a_lo, b_hi - b_lo):
+            # Few anchors may be one line that moved far: they count only where they are not at odds with the rest.
             small = (a_hi - a_lo) * (b_hi - b_lo) <= MAX_CELLS
-            pairs = (_common if small else _resynchronise)(keys_a, keys_b, a_lo, a_hi, b_lo, b_hi)
+            common = (_common if small else _resynchronise)(keys_a, keys_b, a_lo, a_hi, b_lo, b_hi)
+            if len(common) > len(pairs):
+                pairs, again = common, level + 1
+        if not pairs:
             again = level + 1
         for a, b in pairs:
             match[a] = b

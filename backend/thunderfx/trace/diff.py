@@ -15,7 +15,7 @@ import msgspec
 from thunderfx.trace.align import align, longest_increasing
 from thunderfx.trace.bound_symbol import BoundSymbol
 from thunderfx.trace.printer import line_comment, one_line, print_arg, print_line
-from thunderfx.trace.structure import Interner, LineParts, Structure, structure, wiring
+from thunderfx.trace.structure import Interner, LineParts, Structure, first_names, structure, wiring
 from thunderfx.trace.trace import TraceCtx
 
 
@@ -115,6 +115,7 @@ class _Pairing:
         self.owner: list[int] = []  #: line of ``a`` that a line of ``b`` is paired with
         self.forward: dict[str, str] = {}
         self.backward: dict[str, str] = {}
+        self._first_names: dict[str, str] | None = None
         self._by_operands: dict[tuple[int, tuple[str, ...]], list[int]] | None = None
 
     def run(self) -> None:
@@ -228,11 +229,12 @@ class _Pairing:
             other = self.forward.get(name)
             if other is None:
                 return -1
-            operands.append(other)
+            operands.append(self._value(other))
         if self._by_operands is None:
             self._by_operands = {}
             for j, (own, parts) in enumerate(zip(self.b.own, self.b.parts, strict=True)):
-                self._by_operands.setdefault((own, parts.uses), []).append(j)
+                uses = tuple([self._value(name) for name in parts.uses])
+                self._by_operands.setdefault((own, uses), []).append(j)
         found = self._by_operands.get((self.a.own[i], tuple(operands)), ())
         best = -1
         for j in found:
@@ -261,9 +263,15 @@ class _Pairing:
         forward = self.forward
         for x, y in zip(uses_a, uses_b, strict=False):
             partner = forward.get(x)
-            if partner != y and partner is not None and y in self.backward:
+            if partner != y and partner is not None and y in self.backward and self._value(partner) != self._value(y):
                 return True
         return False
+
+    def _value(self, name: str) -> str:
+        """First name in ``b`` for the same value: which of two equal lines is used makes no difference."""
+        if self._first_names is None:
+            self._first_names = first_names(self.b)
+        return self._first_names.get(name, name)
 
     def _map(self, x: str, y: str) -> None:
         self.forward[x] = y

@@ -178,3 +178,22 @@ def wiring(s: Structure) -> list[tuple[int, ...]]:
     get = s.definition.get
     undefined = len(s.lines)
     return [tuple([get(name, undefined) for name in parts.uses]) for parts in s.parts]
+
+
+#: Two lines with one of these tags never compute the same value.
+IMPURE = frozenset({"random", "mutation", "collective"})
+
+
+def first_names(s: Structure) -> dict[str, str]:
+    """For each name that repeats a value: the first name that has it. Values are numbered by line and operands."""
+    first: dict[str, str] = {}
+    lines: dict[tuple[int, tuple[str, ...]], BoundSymbol] = {}
+    for line, own, parts in zip(s.lines, s.own, s.parts, strict=True):
+        if not IMPURE.isdisjoint(line.tags):
+            continue
+        twin = lines.setdefault((own, tuple([first.get(name, name) for name in parts.uses])), line)
+        if twin is not line:
+            for mine, theirs in zip(line.outputs, twin.outputs, strict=True):
+                if mine is not None and theirs is not None:
+                    first[mine.name] = theirs.name
+    return first
