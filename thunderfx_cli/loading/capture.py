@@ -57,6 +57,16 @@ def redirected_compile(wrap_compile: WrapCompile, on_compiled: OnCompiled | None
         torch.nn.Module.compile = original_method  # type: ignore[method-assign]
 
 
+def original_of(compiled: Any) -> Any:
+    """The module or function that ``torch.compile`` or ``thunderfx`` wrapped; ``None`` if ``compiled`` is not wrapped.
+
+    PyTorch marks modules with ``_orig_mod`` and functions with ``_torchdynamo_orig_callable``
+    (torch/_dynamo/eval_frame.py); ``thunderfx`` objects pass both on.
+    """
+    original = getattr(compiled, "_orig_mod", None)
+    return getattr(compiled, "_torchdynamo_orig_callable", None) if original is None else original
+
+
 class NameWrapper:
     """What ``--compile NAME`` calls with each value that NAME takes, while :func:`redirected_compile` is active.
 
@@ -72,7 +82,9 @@ class NameWrapper:
     def __call__(self, value: Any) -> Any:
         import torch
 
-        if isinstance(value, torch.nn.Module):
+        if original_of(value) is not None:
+            self.wrapped += 1  # the script compiles it after all
+        elif isinstance(value, torch.nn.Module):
             self._compile_module(value)
         elif isinstance(value, type) and issubclass(value, torch.nn.Module):
             self._compile_instances(value)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from thunderfx_cli.errors import UsageError, UserCodeError
+from thunderfx_cli.loading.capture import original_of
 from thunderfx_cli.loading.inputs import (
     GRAMMAR,
     as_arguments,
@@ -200,12 +201,9 @@ def _resolve(found: Any, attr: str, file: Path) -> Callable[..., Any]:
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What the file wrapped with ``torch.compile``, so that our compiler sees the model and eager stays eager."""
-    from torch._dynamo.eval_frame import OptimizedModule, innermost_fn
-
-    if isinstance(fn, OptimizedModule):
-        return _uncompiled(fn._orig_mod)
-    return innermost_fn(fn) if inspect.isfunction(fn) else fn
+    """What the file wrapped with ``torch.compile`` or ``thunderfx``: we compile the original, and eager stays eager."""
+    original = original_of(fn)
+    return fn if original is None else _uncompiled(original)
 
 
 def _required_of(found: Callable[..., Any]) -> list[str]:

@@ -53,6 +53,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         ("net = Net()", "net"),
         ("class Zoo:\n    small = Net()", "Zoo.small"),
         ("model = torch.compile(Net())", ""),
+        ("import thunderfx\nmodel = thunderfx.thunderfx(Net())", "model"),
         ("def build(): return Net", "build"),
     ],
 )
@@ -60,13 +61,18 @@ def test_what_a_model_can_be(load: Load, source: str, attr: str) -> None:
     loaded = load(source + "\ninputs = torch.ones(2, 4)", attr)
     assert type(loaded.callable).__name__ == "Net"
     assert loaded.callable(*loaded.args, **loaded.kwargs).shape == (2, 4)
-    assert loaded.name == (f"net_file:{attr}" if attr else "net_file")
+    assert loaded.name == (f"net_file:{attr}" if attr not in ("", "model") else "net_file")
 
 
 def test_function_with_parameters_is_compiled_itself(load: Load) -> None:
     loaded = load("def model(x): return x + 1", input_specs=["x=:f32"])
     assert loaded.callable(torch.tensor(1.0)) == 2
     assert loaded.args[0].shape == ()
+
+
+def test_compiled_function_is_unwrapped(load: Load) -> None:
+    loaded = load("def plain(x): return x\nmodel = torch.compile(torch.compile(plain))", input_specs=["x=2"])
+    assert loaded.callable is sys.modules["net_file"].plain
 
 
 @pytest.mark.parametrize(

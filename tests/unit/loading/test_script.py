@@ -194,3 +194,9 @@ def test_compile_name_never_assigned(run: Run, tmp_path: Path) -> None:
 def test_compile_name_that_is_nothing_to_compile(run: Run) -> None:
     with pytest.raises(UsageError, match="it was never a module"):
         run("net = 5", compile_name="net")
+
+
+def test_compile_name_leaves_what_the_script_compiles(run: Run) -> None:
+    source = "import torch\nnet = torch.compile(torch.nn.ReLU(), backend=lambda gm, inputs: gm.forward)"
+    result, calls = run(source, compile_name="net")
+    assert (result.exit_code, calls) == (0, [])
