@@ -61,8 +61,9 @@ def original_of(compiled: Any) -> Any:
     """The module or function that ``torch.compile`` or ``thunderfx`` wrapped; ``None`` if ``compiled`` is not wrapped.
 
     PyTorch marks modules with ``_orig_mod`` and functions with ``_torchdynamo_orig_callable``
-    (torch/_dynamo/eval_frame.py); ``thunderfx`` objects pass both on.
+    (torch/_dynamo/eval_frame.py); a ``ThunderFXCompiledObject`` keeps what ``torch.compile`` returned.
     """
+    compiled = getattr(compiled, "_tfx_func", compiled)
     original = getattr(compiled, "_orig_mod", None)
     return getattr(compiled, "_torchdynamo_orig_callable", None) if original is None else original
 

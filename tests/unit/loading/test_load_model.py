@@ -53,7 +53,6 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
         ("net = Net()", "net"),
         ("class Zoo:\n    small = Net()", "Zoo.small"),
         ("model = torch.compile(Net())", ""),
-        ("import thunderfx\nmodel = thunderfx.thunderfx(Net())", "model"),
         ("def build(): return Net", "build"),
     ],
 )
@@ -61,13 +60,21 @@ def test_what_a_model_can_be(load: Load, source: str, attr: str) -> None:
     loaded = load(source + "\ninputs = torch.ones(2, 4)", attr)
     assert type(loaded.callable).__name__ == "Net"
     assert loaded.callable(*loaded.args, **loaded.kwargs).shape == (2, 4)
-    assert loaded.name == (f"net_file:{attr}" if attr not in ("", "model") else "net_file")
+    assert loaded.name == (f"net_file:{attr}" if attr else "net_file")
 
 
 def test_function_with_parameters_is_compiled_itself(load: Load) -> None:
     loaded = load("def model(x): return x + 1", input_specs=["x=:f32"])
     assert loaded.callable(torch.tensor(1.0)) == 2
     assert loaded.args[0].shape == ()
+
+
+@pytest.mark.parametrize("compiler", ["torch.compile", "thunderfx"])
+def test_compiled_module_is_unwrapped(load: Load, compiler: str) -> None:
+    source = f"from thunderfx import thunderfx\nplain = Net()\nmodel = {compiler}(plain)\ninputs = torch.ones(2, 4)"
+    loaded = load(source, "model")
+    assert loaded.callable is sys.modules["net_file"].plain
+    assert loaded.name == "net_file"
 
 
 def test_compiled_function_is_unwrapped(load: Load) -> None:
