@@ -173,9 +173,9 @@ class NvmlSampler:
 
     def _plan(self) -> dict[str, list[Callable[[], float]]]:
         """The queries of each quantity, the preferred one first."""
-        cuda = [self._memory_from_torch] if _initialised_cuda() is not None else []
+        cuda = self._torch_queries()
         if self._handle is None:
-            return {_MEMORY: [*cuda]}
+            return {_MEMORY: cuda}
         nvml, handle = self._nvml, self._handle
         return {
             # version 1 counts the memory reserved by the driver as used, version 2 (and nvidia-smi) does not
@@ -193,12 +193,22 @@ class NvmlSampler:
         info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
         return self._used(info.used, info.total, "NVML memory v1 (driver's reserve included)")
 
-    def _memory_from_torch(self) -> float:
+    def _torch_queries(self) -> list[Callable[[], float]]:
+        """The query of torch, if its CUDA is in use; its index is fixed here: each thread has its own current device."""
         torch = _initialised_cuda()
         if torch is None:
-            raise RuntimeError("CUDA is not initialised")
-        free, total = torch.cuda.mem_get_info(_torch_index(torch, self._asked_uuid))
-        return self._used(total - free, total, _FROM_TORCH)
+            return []
+        try:
+            index = _torch_index(torch, self._asked_uuid)
+        except Exception as error:  # no fallback then, and the reason is kept
+            self._reasons[_MEMORY] = describe_error(error)
+            return []
+
+        def used() -> float:
+            free, total = torch.cuda.mem_get_info(index)
+            return self._used(total - free, total, _FROM_TORCH)
+
+        return [used]
 
     def _used(self, used: int, total: int, source: str) -> float:
         with self._lock:
