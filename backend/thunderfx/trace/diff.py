@@ -19,6 +19,10 @@ from thunderfx.trace.structure import Interner, LineParts, Structure, first_name
 from thunderfx.trace.trace import TraceCtx
 
 
+#: Passes of repair by dataflow; one is enough unless many equal lines changed places.
+MAX_REPAIRS = 4
+
+
 class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One side of an entry. Texts are escaped (:func:`one_line`) and empty far from any change."""
 
@@ -124,6 +128,8 @@ class _Pairing:
         self._pair_lines(contexts_a, contexts_b)
         self._settle()
         self._pair_moved(contexts_a, contexts_b)
+        self._pair_changed()
+        self._settle()
 
     # -- inputs
 
@@ -193,12 +199,10 @@ class _Pairing:
         return out[0], out[1]
 
     def _pair_lines(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
-        weak = (_without_module, _symbol_and_module, _symbol_and_module_kind)
-        levels: list[tuple[Sequence[int], Sequence[int]]] = [
+        levels = [
             (contexts_a[1], contexts_b[1]),
             (contexts_a[0], contexts_b[0]),
             (self.a.own, self.b.own),
-            *((_WeakKeys(self.a, self.interner, key), _WeakKeys(self.b, self.interner, key)) for key in weak),
         ]
         self.lines = align(levels, len(self.a.lines), len(self.b.lines))
         self.owner = [-1] * len(self.b.lines)
@@ -208,7 +212,14 @@ class _Pairing:
                 self._map_outputs(i, j)
 
     def _settle(self) -> None:
+        """Repair the pairing by dataflow; a repair can bring another one within reach, so a few times."""
+        for _ in range(MAX_REPAIRS):
+            if not self._repair():
+                return
+
+    def _repair(self) -> bool:
         """Walk ``a`` in order; where operands disagree, take the line of ``b`` that has just these operands."""
+        repaired = False
         for i, parts in enumerate(self.a.parts):
             j = self.lines[i]
             if j >= 0 and not self.operands_differ(parts.uses, self.b.parts[j].uses):
@@ -221,6 +232,8 @@ class _Pairing:
             if self.owner[better] >= 0:
                 self._part(self.owner[better])
             self._join(i, better)
+            repaired = True
+        return repaired
 
     def _line_with_operands(self, i: int) -> int:
         """Line of ``b`` like line ``i`` whose operands are the partners of its operands, if none before has it."""
@@ -240,9 +253,17 @@ class _Pairing:
         for j in found:
             if self.owner[j] < 0:
                 return j
-            if best < 0 and self.owner[j] > i:
+            if best < 0 and (self.owner[j] > i or not self._operands_match(self.owner[j], j)):
                 best = j
         return best
+
+    def _operands_match(self, i: int, j: int) -> bool:
+        """Whether each operand has its partner in its place."""
+        uses_a, uses_b = self.a.parts[i].uses, self.b.parts[j].uses
+        return len(uses_a) == len(uses_b) and all(
+            x in self.forward and self._value(self.forward[x]) == self._value(y)
+            for x, y in zip(uses_a, uses_b, strict=True)
+        )
 
     def _pair_moved(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
         """Pair what is left over and has the same key including operands."""
@@ -255,6 +276,28 @@ class _Pairing:
                 candidates = free.get(keys_a[i]) if j < 0 else None
                 if candidates and not self.operands_differ(self.a.parts[i].uses, self.b.parts[candidates[-1]].uses):
                     self._join(i, candidates.pop())
+
+    def _pair_changed(self) -> None:
+        """Pair what is left over between two lines that have partners and resembles each other."""
+        pairs = [(i, j) for i, j in enumerate(self.lines) if j >= 0]
+        in_order = [pairs[k] for k in longest_increasing([j for _, j in pairs])]
+        a = b = 0
+        for i, j in [*in_order, (len(self.lines), len(self.owner))]:
+            free_a = [k for k in range(a, i) if self.lines[k] < 0]
+            free_b = [k for k in range(b, j) if self.owner[k] < 0]
+            a, b = i + 1, j + 1
+            if not free_a or not free_b:
+                continue
+            levels = [
+                ([self._weak(key, self.a, k) for k in free_a], [self._weak(key, self.b, k) for k in free_b])
+                for key in (_without_module, _symbol_and_module, _symbol_and_module_kind)
+            ]
+            for k, partner in enumerate(align(levels, len(free_a), len(free_b))):
+                if partner >= 0:
+                    self._join(free_a[k], free_b[partner])
+
+    def _weak(self, key: Callable[[LineParts], Hashable], s: Structure, at: int) -> int:
+        return self.interner.number(key(s.parts[at]))
 
     # -- names
 
@@ -311,23 +354,6 @@ class _Pairing:
             "module": p.module != q.module,
         }
         return tuple(name for name, is_so in found.items() if is_so) or ("unpacking",)
-
-
-class _WeakKeys(Sequence[int]):
-    """Keys for lines that changed, made when asked for: few lines need them."""
-
-    def __init__(self, s: Structure, interner: Interner, key: Callable[[LineParts], Hashable]) -> None:
-        self._parts, self._number, self._key = s.parts, interner.number, key
-        self._known: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __getitem__(self, at: int) -> int:  # type: ignore[override]
-        found = self._known.get(at)
-        if found is None:
-            found = self._known[at] = self._number(self._key(self._parts[at]))
-        return found
 
 
 def _without_module(parts: LineParts) -> Hashable:

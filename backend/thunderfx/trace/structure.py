@@ -145,12 +145,12 @@ def structure(trace: TraceCtx, interner: Interner) -> Structure:
             shape += tuple([(key, skeleton(value, uses)) for key, value in line.kwargs])
         at = len(out.lines)
         types = []
-        for var in line.outputs:
-            if var is None:
+        for out_var in line.outputs:
+            if out_var is None:
                 types.append("_")
             else:
-                types.append(type_text(var.type))
-                definition[var.name] = at
+                types.append(type_text(out_var.type))
+                definition[out_var.name] = at
         origin = line.origin
         parts = LineParts(
             _symbol_key(line),

@@ -106,7 +106,7 @@ def test_independent_lines_in_another_order_are_equal(t: TraceCtx, random) -> No
         order.append(bound)
         ready.update(v.name for v in bound.defines())
     d = diff_traces(t, t.replace(bound_symbols=tuple(order)))
-    assert d.is_empty, differences(d)
+    assert d.is_empty, (differences(d), t.python(), t.replace(bound_symbols=tuple(order)).python())
 
 
 @given(traces(), st.data())
@@ -119,7 +119,8 @@ def test_an_inserted_line_is_the_only_difference(t: TraceCtx, data: st.DataObjec
     ]
     lines = (*t.bound_symbols[: at + 1], line("neg", "inserted", target), *after)
     d = diff_traces(t, t.replace(bound_symbols=lines, outputs=map_names(t.outputs, rename)))
-    assert differences(d) == [("added", f"inserted = aten.neg({target})", ())]
+    program = t.replace(bound_symbols=lines, outputs=map_names(t.outputs, rename)).python()
+    assert differences(d) == [("added", f"inserted = aten.neg({target})", ())], program
 
 
 def test_another_activation_is_one_line_removed_and_one_added() -> None:
