@@ -110,5 +110,5 @@ def resident_peak() -> Reading:
 def _reset_peaks(device: str) -> None:
     import torch
 
-    torch.cuda.init()  # the statistics exist only once CUDA is initialised
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # the statistics exist only once CUDA is initialised
     torch.cuda.reset_peak_memory_stats(device)

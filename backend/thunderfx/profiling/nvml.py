@@ -194,7 +194,7 @@ class NvmlSampler:
         return self._used(info.used, info.total, "NVML memory v1 (driver's reserve included)")
 
     def _torch_queries(self) -> list[Callable[[], float]]:
-        """The query of torch, if its CUDA is in use; its index is fixed here: each thread has its own current device."""
+        """The query of torch, if its CUDA is in use; its index is fixed now: each thread has its own current device."""
         torch = _initialised_cuda()
         if torch is None:
             return []
