@@ -18,7 +18,6 @@ from thunderfx.trace.printer import line_comment, one_line, print_arg, print_lin
 from thunderfx.trace.structure import Interner, LineParts, Structure, first_names, structure, wiring
 from thunderfx.trace.trace import TraceCtx
 
-
 #: Passes of repair by dataflow; one is enough unless many equal lines changed places.
 MAX_REPAIRS = 4
 
@@ -222,9 +221,11 @@ class _Pairing:
         repaired = False
         for i, parts in enumerate(self.a.parts):
             j = self.lines[i]
-            if j >= 0 and not self.operands_differ(parts.uses, self.b.parts[j].uses):
+            if j >= 0 and self._operands_match(i, j):
                 continue
-            better = self._line_with_operands(i)
+            # An operand that is new or gone is no disagreement: look for better, but take it from no settled line.
+            wrong = j < 0 or self.operands_differ(parts.uses, self.b.parts[j].uses)
+            better = self._line_with_operands(i, wrong)
             if better < 0 or better == j:
                 continue
             if j >= 0:
@@ -235,8 +236,11 @@ class _Pairing:
             repaired = True
         return repaired
 
-    def _line_with_operands(self, i: int) -> int:
-        """Line of ``b`` like line ``i`` whose operands are the partners of its operands, if none before has it."""
+    def _line_with_operands(self, i: int, take: bool) -> int:
+        """Line of ``b`` like line ``i`` whose operands are the partners of its operands.
+
+        One that has a partner with just these operands is left alone, but for a later partner where ``take`` is set.
+        """
         operands = []
         for name in self.a.parts[i].uses:
             other = self.forward.get(name)
@@ -253,17 +257,20 @@ class _Pairing:
         for j in found:
             if self.owner[j] < 0:
                 return j
-            if best < 0 and (self.owner[j] > i or not self._operands_match(self.owner[j], j)):
+            if best < 0 and ((take and self.owner[j] > i) or not self._operands_match(self.owner[j], j)):
                 best = j
         return best
 
     def _operands_match(self, i: int, j: int) -> bool:
         """Whether each operand has its partner in its place."""
         uses_a, uses_b = self.a.parts[i].uses, self.b.parts[j].uses
-        return len(uses_a) == len(uses_b) and all(
-            x in self.forward and self._value(self.forward[x]) == self._value(y)
-            for x, y in zip(uses_a, uses_b, strict=True)
-        )
+        if len(uses_a) != len(uses_b):
+            return False
+        for x, y in zip(uses_a, uses_b, strict=True):
+            partner = self.forward.get(x)
+            if partner != y and (partner is None or self._value(partner) != self._value(y)):
+                return False
+        return True
 
     def _pair_moved(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
         """Pair what is left over and has the same key including operands."""
