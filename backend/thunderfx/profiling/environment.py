@@ -28,7 +28,7 @@ def describe(device: str | torch.device, folder: str | Path | None = None) -> di
     commit, dirty = git_state(Path.cwd() if folder is None else Path(folder))
     return {
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "platform": platform.platform(),
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if on_cuda else cpu_name(),

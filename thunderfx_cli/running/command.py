@@ -1,0 +1,284 @@
+"""The course of one ``thunderfx run``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from thunderfx_cli.errors import EXIT_GATE, EXIT_INTERRUPTED, EXIT_OK, CommandError, UsageError
+from thunderfx_cli.loading.mode import detect_mode
+from thunderfx_cli.loading.source import read_source
+from thunderfx_cli.loading.target import Target
+from thunderfx_cli.running.measured import Measured, dynamo_warnings
+from thunderfx_cli.running.options import RunOptions, resolve_device
+from thunderfx_cli.store import Store
+from thunderfx_cli.store.schema import Environment, Reading, Run
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The command line, parsed."""
+
+    target: Target
+    target_text: str
+    script_args: tuple[str, ...]
+    input_specs: tuple[str, ...]
+    device: str
+    executors: tuple[str, ...] | None
+    steps: int
+    warmup: int
+    seed: int
+    backward: bool
+    dynamic: bool | None
+    fullgraph: bool
+    strict: bool
+    check: bool
+    compile_name: str | None
+    name: str
+    store: Path | None
+
+    def mode(self) -> str:
+        if self.target.path is None:
+            return "model"
+        if self.compile_name:
+            return "script"
+        source = read_source(self.target.path)
+        return detect_mode(source, str(self.target.path), self.target.attr, input_specs=self.input_specs)
+
+
+def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
+    """Run, store, print. Returns the exit code; raises :class:`CommandError` for what the user can mend."""
+    mode = request.mode()
+    if mode == "script" and request.check:
+        raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
+    if mode == "model" and request.script_args:
+        raise UsageError("arguments after -- go to a script, and this target is a model")
+    store = Store.find(request.store)
+    started = datetime.now().astimezone()
+    with _progress(enabled=not quiet and not as_json) as say:
+        say("importing torch")
+        start = time.perf_counter_ns()
+        from thunderfx.executors import resolve_executors
+
+        try:
+            resolve_executors(request.executors)
+        except ValueError as e:
+            raise UsageError(f"--executors: {e}") from None
+        measured = Measured()
+        measured.add_sample("import", (time.perf_counter_ns() - start) / 1e6)
+        outcome = _Outcome()
+        options = _options(request)
+        with dynamo_warnings(measured.warnings), _nvml(options, measured):
+            _measure(request, mode, options, measured, outcome, say)
+        breaks = _breaks_since(outcome.breaks_before)
+        run = _store(request, mode, options, measured, outcome, breaks, store, started, say)
+    return _report(run, outcome, as_json=as_json, quiet=quiet)
+
+
+@dataclasses.dataclass
+class _Outcome:
+    status: str = "complete"
+    error: CommandError | None = None
+    exit_code: int = EXIT_OK
+    breaks_before: int = 0
+
+
+def _options(request: Request) -> RunOptions:
+    return RunOptions(
+        device=resolve_device(request.device),
+        executors=request.executors,
+        steps=request.steps,
+        warmup=request.warmup,
+        seed=request.seed,
+        backward=request.backward,
+        dynamic=request.dynamic,
+        fullgraph=request.fullgraph,
+        strict=request.strict,
+    )
+
+
+def _measure(
+    request: Request, mode: str, options: RunOptions, measured: Measured, outcome: _Outcome, say: Say
+) -> None:
+    """Run the target; an interruption or a failure ends it, and what was measured stays."""
+    from thunderfx.dynamo.capture import all_graph_breaks
+
+    outcome.breaks_before = len(all_graph_breaks())
+    try:
+        if mode == "script":
+            from thunderfx_cli.running.script_run import run_program
+
+            assert request.target.path is not None
+            outcome.exit_code = run_program(
+                request.target.path,
+                request.script_args,
+                options,
+                measured,
+                compile_name=request.compile_name,
+                say=say,
+            )
+            if outcome.exit_code:
+                outcome.status = "failed"
+        else:
+            _measure_model(request, options, measured, say)
+            if measured.check is not None and not measured.check.ok:
+                outcome.exit_code = EXIT_GATE
+    except KeyboardInterrupt:
+        outcome.status, outcome.exit_code = "interrupted", EXIT_INTERRUPTED
+    except UsageError:
+        raise
+    except CommandError as e:
+        outcome.status, outcome.error, outcome.exit_code = "failed", e, e.exit_code
+        if not measured.subgraphs:
+            raise
+
+
+def _measure_model(request: Request, options: RunOptions, measured: Measured, say: Say) -> None:
+    from thunderfx_cli.loading.model import load_model
+    from thunderfx_cli.running.model_run import run_model
+
+    say("loading the model")
+    start = time.perf_counter_ns()
+    loaded = load_model(
+        request.target, input_specs=request.input_specs, device=options.device, seed=options.seed
+    )
+    measured.add_sample("load", (time.perf_counter_ns() - start) / 1e6)
+    files = [str(request.target.path.absolute())] if request.target.path is not None else []
+    run_model(loaded, options, measured, check=request.check, say=say, files=files)
+
+
+def _breaks_since(before: int) -> list[Any]:
+    from thunderfx.dynamo.capture import all_graph_breaks
+
+    return all_graph_breaks()[before:]
+
+
+@contextmanager
+def _nvml(options: RunOptions, measured: Measured) -> Iterator[None]:
+    """Sample NVML while the body runs; what it saw, or why nothing, goes into ``measured``."""
+    from thunderfx.profiling.nvml import NvmlSampler, device_uuid_of
+
+    if options.device.type == "cpu":
+        measured.nvml = "NVML: not asked, the run is on the CPU"
+        yield
+        return
+    sampler = NvmlSampler(device_uuid_of(options.device))
+    try:
+        with sampler:
+            yield
+    finally:
+        measured.nvml = sampler.status
+        measured.readings.update(
+            {name: Reading(r.value, r.reason, r.source) for name, r in sampler.readings().items()}
+        )
+
+
+@contextmanager
+def _progress(*, enabled: bool) -> Iterator[Say]:
+    """A status line on stderr, on a terminal only."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not enabled or not console.is_terminal:
+        yield lambda text: None
+        return
+    from rich.markup import escape
+
+    with console.status("starting") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _store(
+    request: Request,
+    mode: str,
+    options: RunOptions,
+    measured: Measured,
+    outcome: _Outcome,
+    breaks: list[Any],
+    store: Store,
+    started: datetime,
+    say: Say,
+) -> Run:
+    from thunderfx_cli.running import record
+
+    say("storing the run")
+    if not measured.subgraphs:
+        measured.warnings.append("nothing was compiled: no call went through torch.compile or thunderfx")
+    target = request.target.path.stem if request.target.path is not None else str(request.target.module)
+    writer = store.new_run(target, request.name)
+    try:
+        run = Run(
+            id=writer.id,
+            name=request.name,
+            created=started.isoformat(timespec="seconds"),
+            status=outcome.status,
+            error=outcome.error.message if outcome.error else "",
+            command=tuple(sys.argv),
+            target=request.target_text,
+            mode=mode,
+            options=_stored_options(request),
+            environment=_environment(request, options),
+            subgraphs=record.record_subgraphs(measured, writer),
+            graph_breaks=record.graph_breaks(breaks),
+            timings=record.timings(measured),
+            compile_stages_ms=record.compile_stages(measured),
+            memory=record.memory(measured),
+            warnings=tuple(measured.warnings),
+            check=measured.check,
+        )
+        writer.commit(run)
+    except BaseException:
+        writer.abandon()
+        raise
+    return run
+
+
+def _stored_options(request: Request) -> dict[str, str | int | float | bool | None]:
+    return {
+        "device": request.device,
+        "executors": ",".join(request.executors) if request.executors else None,
+        "inputs": " ".join(request.input_specs) or None,
+        "steps": request.steps,
+        "warmup": request.warmup,
+        "seed": request.seed,
+        "backward": request.backward,
+        "dynamic": request.dynamic,
+        "fullgraph": request.fullgraph,
+        "strict": request.strict,
+    }
+
+
+def _environment(request: Request, options: RunOptions) -> Environment:
+    from thunderfx.profiling.environment import describe
+
+    folder = request.target.path.absolute().parent if request.target.path is not None else Path.cwd()
+    facts = {key: value for key, value in describe(options.device, folder).items() if value is not None}
+    fields = {field.name for field in msgspec.structs.fields(Environment)}
+    return msgspec.convert({k: v for k, v in facts.items() if k in fields}, Environment)
+
+
+def _report(run: Run, outcome: _Outcome, *, as_json: bool, quiet: bool) -> int:
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(run)).decode() + "\n")
+    elif quiet:
+        print(run.id)
+    else:
+        from thunderfx_cli.render.console import stdout_console
+        from thunderfx_cli.render.run_view import render_run
+
+        console = stdout_console()
+        for part in render_run(run):
+            console.print(part)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.exit_code

@@ -1,0 +1,99 @@
+"""From what was measured to a stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from thunderfx.trace import TraceCtx
+from thunderfx.trace.bound_symbol import DEL
+from thunderfx_cli.running.measured import Measured
+from thunderfx_cli.store import RunWriter
+from thunderfx_cli.store.schema import (
+    Fallback,
+    GraphBreak,
+    Memory,
+    Reading,
+    SubgraphIndex,
+    Timing,
+    TraceIndex,
+)
+
+
+def record_subgraphs(measured: Measured, writer: RunWriter) -> tuple[SubgraphIndex, ...]:
+    """Write every stage's trace of every subgraph, and the final ones as text; returns their index."""
+    return tuple(_record(number, info, writer) for number, info in enumerate(measured.subgraphs))
+
+
+def _record(number: int, info: Any, writer: RunWriter) -> SubgraphIndex:
+    traces: list[TraceIndex] = []
+    for direction, stages in info.stages.items():
+        way = "forward" if direction == "graph" else direction
+        traces += [writer.add_trace(number, way, stage.name, stage.trace, stage.time_ms) for stage in stages]
+    for direction in ("forward", "backward"):
+        trace = info.trace(direction)
+        if trace is not None:
+            writer.write_text(number, f"{direction}.py", str(trace))
+    forward, backward = info.forward, info.backward
+    return SubgraphIndex(
+        index=number,
+        traces=tuple(traces),
+        forward_lines=_lines(forward),
+        forward_ops=_ops(forward),
+        backward_lines=_lines(backward),
+        backward_ops=_ops(backward),
+        fusions=sum(_fusions(trace) for trace in (forward, backward)),
+        saved_for_backward_bytes=info.saved_for_backward_bytes,
+        compile_ms=info.compile_ms,
+        inputs=tuple(f"{name}: {kind}" for name, kind in info.inputs),
+        replaces=info.replaces,
+        code=info.code,
+        fallbacks=tuple(Fallback(item.where, item.stage, item.reason) for item in info.fallbacks),
+        backward_status=info.backward_status,
+    )
+
+
+def _lines(trace: TraceCtx | None) -> int:
+    return len(trace.bound_symbols) if trace is not None else 0
+
+
+def _ops(trace: TraceCtx | None) -> int:
+    return sum(line.symbol != DEL for line in trace.bound_symbols) if trace is not None else 0
+
+
+def _fusions(trace: TraceCtx | None) -> int:
+    return sum(line.has_tag("fused") for line in trace.bound_symbols) if trace is not None else 0
+
+
+def graph_breaks(breaks: Iterable[Any]) -> tuple[GraphBreak, ...]:
+    """Graph breaks as stored, each distinct one once."""
+    kept = dict.fromkeys((item.reason, item.file, item.line, item.source) for item in breaks)
+    return tuple(GraphBreak(*fields) for fields in kept)
+
+
+def timings(measured: Measured) -> dict[str, Timing]:
+    return {name: Timing(tuple(samples)) for name, samples in measured.samples_ms.items()}
+
+
+def memory(measured: Measured) -> Memory:
+    saved = [info.saved_for_backward_bytes for info in measured.subgraphs if info.saved_for_backward_bytes is not None]
+    readings = dict(measured.readings)
+    if saved:
+        readings["saved_for_backward_bytes"] = Reading(float(sum(saved)), source="traces, at the first inputs' sizes")
+    return Memory(readings, measured.nvml)
+
+
+def compile_stages(measured: Measured) -> dict[str, float]:
+    """Milliseconds of compilation per stage, over all subgraphs; ``dynamo and AOTAutograd`` is the rest."""
+    stages: dict[str, float] = {}
+    whole = 0.0
+    for info in measured.subgraphs:
+        whole += info.compile_ms
+        for name, time_ms in info.stage_times_ms.items():
+            stages[name] = stages.get(name, 0.0) + time_ms
+    first = sum(measured.samples_ms.get("first_call", ())[:1])
+    if whole:
+        stages["AOTAutograd"] = max(0.0, whole - sum(stages.values()))
+    if first > whole:
+        stages["Dynamo and first execution"] = first - whole
+    return stages

@@ -1,0 +1,84 @@
+"""Reading stored runs. Their content is data from anywhere: nothing of it runs, no path leaves the run's folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json
+from thunderfx.trace.printer import one_line
+from thunderfx_cli.errors import RunDataError
+from thunderfx_cli.store.schema import SCHEMA_VERSION, Run, SubgraphIndex, TraceIndex
+
+
+class _Version(msgspec.Struct):
+    schema_version: int = 1
+
+
+def read_run(folder: Path) -> Run:
+    """The run in ``folder``. Raises :class:`RunDataError` for a damaged run or one of a newer schema."""
+    name = one_line(folder.name)
+    try:
+        data = (folder / "run.json").read_bytes()
+        version = msgspec.json.decode(data, type=_Version).schema_version
+        if version > SCHEMA_VERSION:
+            raise RunDataError(
+                f"run {name} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
+                hint="Update thunderfx.",
+            )
+        return msgspec.json.decode(data, type=Run)
+    except OSError as e:
+        raise RunDataError(f"run {name} cannot be read: {e.strerror or e}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise RunDataError(f"run {name} is damaged: run.json: {one_line(str(e))}") from None
+
+
+@dataclasses.dataclass
+class RunEntry:
+    """A run's folder in a listing: ``run``, or ``problem`` where it cannot be read."""
+
+    folder: Path
+    run: Run | None
+    problem: str = ""
+
+
+class StoredRun:
+    """One readable run."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.folder = folder
+        self.run = run
+
+    @cached_property
+    def _root(self) -> Path:
+        return self.folder.resolve()
+
+    def load_trace(self, index: TraceIndex) -> TraceCtx:
+        """The trace that an index entry names. Raises :class:`RunDataError` where it is missing or damaged."""
+        where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
+        place = (self._root / index.path).resolve()
+        if not place.is_relative_to(self._root):
+            raise RunDataError(f"{where}: the path leaves the run's folder")
+        try:
+            trace = from_json(place.read_bytes())
+            check(trace)
+        except OSError as e:
+            raise RunDataError(f"{where}: {e.strerror or e}") from None
+        except (TraceDecodeError, TraceError) as e:
+            raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
+        return trace
+
+    def traces(
+        self, direction: str | None = None, subgraph: int | None = None, stage: str = "execution"
+    ) -> Iterator[tuple[SubgraphIndex, TraceIndex]]:
+        """Index entries that match, in order of subgraph, forward before backward."""
+        for graph in self.run.subgraphs:
+            if subgraph is not None and graph.index != subgraph:
+                continue
+            for index in graph.traces:
+                if index.stage == stage and (direction is None or index.direction == direction):
+                    yield graph, index

@@ -1,0 +1,130 @@
+"""The store: a folder of runs."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from pathlib import Path
+
+from thunderfx.trace.printer import one_line
+from thunderfx_cli.errors import RunDataError
+from thunderfx_cli.store.reader import RunEntry, StoredRun, read_run
+from thunderfx_cli.store.writer import TEMPORARY, RunWriter, storage_errors
+
+STORE_NAME = ".thunderfx"
+_HINT = "Store a run with: thunderfx run model.py"
+
+
+class Store:
+    """Runs under ``root/runs``; nothing is created before the first run is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+
+    @classmethod
+    def find(cls, explicit: Path | None = None) -> Store:
+        """``--store``, else ``THUNDERFX_HOME``, else ``.thunderfx`` here or above, else ``.thunderfx`` here."""
+        if explicit is not None:
+            return cls(explicit)
+        home = os.environ.get("THUNDERFX_HOME")
+        if home:
+            return cls(Path(home))
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / STORE_NAME).is_dir():
+                return cls(folder / STORE_NAME)
+        return cls(here / STORE_NAME)
+
+    def new_run(self, target: str, name: str = "") -> RunWriter:
+        """Begin a run of the target called ``target``. Raises ``CommandError`` where the store cannot be written."""
+        with storage_errors(self.root):
+            self.runs.mkdir(parents=True, exist_ok=True)
+            ignore = self.root / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+        return RunWriter(self.runs, target)
+
+    def folders(self) -> list[Path]:
+        """Folders of complete runs, newest first."""
+        try:
+            found = [Path(entry.path) for entry in os.scandir(self.runs) if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as e:
+            raise RunDataError(f"cannot read the store {self.root}: {e.strerror or e}") from None
+        folders = [folder for folder in found if folder.is_dir() and not folder.name.startswith(TEMPORARY)]
+        return sorted(folders, key=_age_key, reverse=True)
+
+    def list(self) -> list[RunEntry]:
+        """Every run, newest first; a damaged one with the reason."""
+        entries = []
+        for folder in self.folders():
+            try:
+                entries.append(RunEntry(folder, read_run(folder)))
+            except RunDataError as e:
+                entries.append(RunEntry(folder, None, e.message))
+        return entries
+
+    def resolve(self, ref: str) -> StoredRun:
+        """The run called ``ref``: id, unique prefix, name, or ``@1`` for the last.
+
+        Raises :class:`RunDataError` where there is none, more than one, or a damaged one.
+        """
+        folders = self.folders()
+        if not folders:
+            raise RunDataError(f"there are no runs in {self.root}", hint=_HINT)
+        if ref.startswith("@"):
+            return self._by_position(ref, folders)
+        matches = [folder for folder in folders if folder.name == ref] or [
+            folder for folder in folders if ref and folder.name.startswith(ref)
+        ]
+        if len(matches) > 1:
+            named = self._by_name(ref)
+            if named is not None:
+                return named
+            shown = ", ".join(one_line(folder.name) for folder in matches[:5])
+            raise RunDataError(f"{ref!r} could be any of {len(matches)} runs: {shown}", hint="Give more of the id.")
+        if matches:
+            return StoredRun(matches[0], read_run(matches[0]))
+        found = self._by_name(ref)
+        if found is not None:
+            return found
+        close = difflib.get_close_matches(ref, [folder.name for folder in folders], n=1, cutoff=0.3)
+        hint = f"Did you mean {one_line(close[0])}? See: thunderfx runs" if close else "See: thunderfx runs"
+        raise RunDataError(f"no run is called {ref!r}", hint=hint)
+
+    def _by_position(self, ref: str, folders: list[Path]) -> StoredRun:
+        if not ref[1:].isdecimal() or int(ref[1:]) < 1:
+            raise RunDataError(f"{ref!r} is not a position: @1 is the last run, @2 the one before")
+        wanted = int(ref[1:])
+        readable = 0
+        for folder in folders:
+            try:
+                run = read_run(folder)
+            except RunDataError:
+                continue
+            readable += 1
+            if readable == wanted:
+                return StoredRun(folder, run)
+        raise RunDataError(f"there is no run {ref}: {self.root} holds {readable} readable runs", hint=_HINT)
+
+    def _by_name(self, name: str) -> StoredRun | None:
+        """The newest run with this name."""
+        for entry in self.list():
+            if entry.run is not None and name and entry.run.name == name:
+                return StoredRun(entry.folder, entry.run)
+        return None
+
+    def remove(self, folder: Path) -> None:
+        """Delete a run's folder."""
+        if folder.parent != self.runs:
+            raise RunDataError(f"{folder} is not a run of this store")
+        with storage_errors(self.root):
+            shutil.rmtree(folder)
+
+
+def _age_key(folder: Path) -> tuple[str, int]:
+    """Runs by their time stamp, those of one second by when they were written."""
+    return folder.name[:15], folder.stat().st_mtime_ns
