@@ -244,7 +244,10 @@ def timing_verdict(before: Sequence[float], after: Sequence[float]) -> str:
     """Whether the samples tell the two runs apart."""
     from thunderfx.profiling.statistics import significant
 
-    return significant(before, after)
+    try:
+        return significant(before, after)
+    except ValueError:  # a stored run may hold anything
+        return "samples cannot be used"
 
 
 def _memory(name: str, a: Run, b: Run) -> Metric:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from thunderfx_cli.comparison import RunDiff
 
 
 def diff(
@@ -38,24 +41,19 @@ def diff(
         console.print(line)
 
 
-def to_json(result: object) -> str:
-    """The differences without the equal lines between them."""
+def to_json(result: RunDiff) -> str:
+    """The differences without the equal lines between them; ASCII, so that nothing in it moves a terminal's cursor."""
+    import json
+
     import msgspec
 
-    from thunderfx_cli.comparison import RunDiff
-
-    assert isinstance(result, RunDiff)
-    subgraphs = tuple(
-        msgspec.structs.replace(
-            s,
-            directions=tuple(
-                d if d.diff is None else msgspec.structs.replace(d, diff=d.diff.without_equal()) for d in s.directions
-            ),
-        )
-        for s in result.subgraphs
-    )
-    data = msgspec.to_builtins(msgspec.structs.replace(result, subgraphs=subgraphs))
+    data = msgspec.to_builtins(result)
+    for shown, subgraph in zip(data["subgraphs"], result.subgraphs, strict=True):
+        for row, direction in zip(shown.get("directions", ()), subgraph.directions, strict=True):
+            if direction.diff is not None:
+                row["diff"] = {"added": 0, "removed": 0, "changed": 0, "equal": 0}
+                row["diff"].update(msgspec.to_builtins(direction.diff.without_equal()))
     for row, metric in zip(data["metrics"], result.metrics, strict=True):
         row.update(change=metric.change, relative=metric.relative)
     data["traces_equal"] = result.traces_equal
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return json.dumps(data, indent=2)
