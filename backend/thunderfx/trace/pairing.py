@@ -50,8 +50,8 @@ class Pairing:
         self._pair_lines(contexts_a, contexts_b)
         self._settle()
         self._pair_moved(contexts_a, contexts_b)
-        self._pair_changed()
-        self._settle()
+        if self._pair_changed():
+            self._settle()
 
     # -- inputs
 
@@ -197,6 +197,8 @@ class Pairing:
 
     def _pair_moved(self, contexts_a: list[list[int]], contexts_b: list[list[int]]) -> None:
         """Pair what is left over and has the same key including operands."""
+        if min(self.lines, default=0) >= 0 or min(self.owner, default=0) >= 0:
+            return
         for keys_a, keys_b in ((contexts_a[1], contexts_b[1]), (contexts_a[0], contexts_b[0])):
             free: dict[int, list[int]] = {}
             for j in range(len(self.owner) - 1, -1, -1):
@@ -207,8 +209,11 @@ class Pairing:
                 if candidates and not self.operands_differ(self.a.parts[i].uses, self.b.parts[candidates[-1]].uses):
                     self._join(i, candidates.pop())
 
-    def _pair_changed(self) -> None:
+    def _pair_changed(self) -> bool:
         """Pair what is left over between two lines that have partners and resembles each other."""
+        found = False
+        if min(self.lines, default=0) >= 0 or min(self.owner, default=0) >= 0:
+            return found
         pairs = [(i, j) for i, j in enumerate(self.lines) if j >= 0]
         in_order = [pairs[k] for k in longest_increasing([j for _, j in pairs])]
         a = b = 0
@@ -225,6 +230,8 @@ class Pairing:
             for k, partner in enumerate(align(levels, len(free_a), len(free_b))):
                 if partner >= 0:
                     self._join(free_a[k], free_b[partner])
+                    found = True
+        return found
 
     def _weak(self, key: Callable[[LineParts], Hashable], s: Structure, at: int) -> int:
         return self.interner.number(key(s.parts[at]))
