@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from thunderfx.codegen.constants import revive
+from thunderfx.codegen.dispatch import below_autograd
 from thunderfx.codegen.resolve import resolve
 from thunderfx.trace import TraceCtx, check
 
@@ -87,7 +88,7 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
     ast.fix_missing_locations(tree)
     scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
     exec(compile(tree, filename, "exec"), scope)
-    function: Callable[[list[Any]], Any] = scope[trace.name]
+    function: Callable[[list[Any]], Any] = below_autograd(scope[trace.name])
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     weakref.finalize(function, linecache.cache.pop, filename, None)
     function._boxed_call = True  # type: ignore[attr-defined]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from thunderfx.passes.effects import escaping, has_effect, is_repeatable, mutated
 from thunderfx.trace import BoundSymbol, TraceCtx
 from thunderfx.trace.bound_symbol import map_names
@@ -24,7 +22,7 @@ def cse(trace: TraceCtx) -> TraceCtx:
     known: dict[Any, BoundSymbol] = {}
     lines: list[BoundSymbol] = []
     for original in trace.bound_symbols:
-        line = _renamed(original, rename) if rename else original
+        line = original.renamed(rename)
         if has_effect(line):
             known.clear()
         elif is_repeatable(line) and not _any_in(line, written):
@@ -70,15 +68,3 @@ def _merge(earlier: BoundSymbol, line: BoundSymbol, rename: dict[str, str]) -> b
         return False
     rename.update((old.name, new.name) for old, new in pairs if new is not None)
     return True
-
-
-def _renamed(line: BoundSymbol, rename: dict[str, str]) -> BoundSymbol:
-    if not any(name in rename for name in line.uses()):
-        return line
-
-
-    return msgspec.structs.replace(
-        line,
-        args=tuple(map_names(arg, rename) for arg in line.args),
-        kwargs=tuple((key, map_names(value, rename)) for key, value in line.kwargs),
-    )

@@ -9,6 +9,7 @@ from thunderfx.passes.cse import cse
 from thunderfx.passes.dce import dce
 from thunderfx.passes.liveness import insert_dels
 from thunderfx.passes.stage import Stage
+from thunderfx.passes.views import remove_noop_views
 from thunderfx.trace import TraceCtx
 
 Transform = Callable[[TraceCtx], TraceCtx]
@@ -17,8 +18,9 @@ Transform = Callable[[TraceCtx], TraceCtx]
 def stages_after_lowering(transforms: Sequence[Transform]) -> list[tuple[str, Transform]]:
     """Name and pass of each stage."""
     return [
-        ("dce", dce),
         ("cse", cse),
+        ("views", remove_noop_views),
+        ("dce", dce),
         *((f"transform:{transform_name(transform)}", transform) for transform in transforms),
         ("execution", insert_dels),
     ]

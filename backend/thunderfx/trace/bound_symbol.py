@@ -55,6 +55,16 @@ class BoundSymbol(msgspec.Struct, frozen=True, omit_defaults=True):
         """Variables that the line defines."""
         return (out for out in self.outputs if out is not None)
 
+    def renamed(self, rename: dict[str, str]) -> BoundSymbol:
+        """The line with the names that it reads replaced as ``rename`` says."""
+        if not any(name in rename for name in self.uses()):
+            return self
+        return msgspec.structs.replace(
+            self,
+            args=tuple(map_names(arg, rename) for arg in self.args),
+            kwargs=tuple((key, map_names(value, rename)) for key, value in self.kwargs),
+        )
+
     def has_tag(self, tag: str) -> bool:
         return tag in self.tags
 
