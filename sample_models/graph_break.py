@@ -3,7 +3,7 @@
 TorchDynamo captures the longest stretch of tensor code that it can. Where it meets something that it cannot put into a
 graph (a call into a C extension, a branch on a tensor's value) it ends the graph, lets Python run that part, and starts
 another graph after it. ``torch._dynamo.graph_break()`` asks for such a break outright, so this model breaks at the same
-place in every PyTorch version: between ``encoder`` and ``decoder``. The backward pass runs the second subgraph's backward
+place in every PyTorch version: between ``encoder`` and ``decoder``. The backward pass runs the second one's backward
 first, then the first's.
 """
 
