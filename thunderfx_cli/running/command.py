@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from thunderfx_cli.errors import EXIT_GATE, EXIT_INTERRUPTED, EXIT_OK, CommandError, UsageError
+from thunderfx_cli.errors import EXIT_GATE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER_CODE, CommandError, UsageError
 from thunderfx_cli.loading.mode import detect_mode
 from thunderfx_cli.loading.source import read_source
 from thunderfx_cli.loading.target import Target
@@ -80,6 +80,8 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
         options = _options(request)
         with dynamo_warnings(measured.warnings), _nvml(options, measured):
             _measure(request, mode, options, measured, outcome, say)
+        if mode == "script" and not measured.subgraphs and outcome.status == "complete":
+            raise _nothing_compiled(request)
         breaks = _breaks_since(outcome.breaks_before)
         run = _store(request, mode, options, measured, outcome, breaks, store, started, say)
     return _report(run, outcome, as_json=as_json, quiet=quiet)
@@ -91,6 +93,16 @@ class _Outcome:
     error: CommandError | None = None
     exit_code: int = EXIT_OK
     breaks_before: int = 0
+
+
+def _nothing_compiled(request: Request) -> CommandError:
+    return CommandError(
+        f"nothing was compiled: {request.target} defines no model with inputs, and no call in it went through "
+        "torch.compile or thunderfx",
+        exit_code=EXIT_USER_CODE,
+        where=str(request.target.path),
+        hint=f"Name a module of the file ({request.target}:net --input x=4x64), or what to compile (--compile net).",
+    )
 
 
 def _options(request: Request) -> RunOptions:

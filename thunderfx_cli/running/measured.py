@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -47,11 +48,19 @@ class _DynamoWarnings(logging.Handler):
 
 @contextmanager
 def dynamo_warnings(sink: list[str]) -> Iterator[None]:
-    """Collect into ``sink`` what Dynamo logs about recompile limits."""
+    """Collect into ``sink`` what Dynamo logs about recompile limits.
+
+    torch logs the stack of every error in a fake tensor too; the error itself reaches the user by another way.
+    """
     logger = logging.getLogger("torch._dynamo")
+    fake_tensor = logging.getLogger("torch._subclasses.fake_tensor")
+    level = fake_tensor.level
     handler = _DynamoWarnings(sink)
     logger.addHandler(handler)
+    if not os.environ.get("THUNDERFX_DEBUG"):
+        fake_tensor.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        fake_tensor.setLevel(level)

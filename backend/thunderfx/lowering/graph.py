@@ -140,10 +140,17 @@ class _Lowering:
                 kwargs=kwargs,
                 outputs=outputs,
                 unpack=unpack,
-                origin=self.origins.add(node.meta),
+                origin=self.origin(node),
                 tags=tags,
             )
         )
+
+    def origin(self, node: torch.fx.Node) -> int | None:
+        """The node's own origin; a write-back that AOTAutograd added has that of the value that it writes."""
+        found = self.origins.add(node.meta)
+        if found is None and node.all_input_nodes:
+            found = self.origins.add(node.all_input_nodes[-1].meta)
+        return found
 
     def outputs(self, node: torch.fx.Node) -> tuple[tuple[Variable | None, ...], bool]:
         """Names that a line defines; a sequence that is only taken apart is unpacked in the line itself."""
