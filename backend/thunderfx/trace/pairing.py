@@ -31,6 +31,10 @@ def structural_order(a: Structure, b: Structure, interner: Interner) -> int:
     return 0
 
 
+#: Sources that many inputs share, so that they name none of them.
+_COMMON_SOURCES = frozenset({"", "constant", "saved for backward", "gradient of an output"})
+
+
 class Pairing:
     """Partners of inputs and lines of ``a`` in ``b``, and the names that they map to each other."""
 
@@ -89,7 +93,7 @@ class Pairing:
         for i, (source, type_) in enumerate(s.input_keys):
             out[0].append(number(("in0", source, type_, tuple(sorted(strong[i], key=repr)))))
             out[1].append(number(("in1", source, type_)))
-            named = source if source and source != "constant" else ""
+            named = "" if source in _COMMON_SOURCES else source
             out[2].append(number(("in2", named) if named else ("lonely", id(s), i)))
             used = weak[i] and not named
             out[3].append(number(("in3", source, tuple(sorted(weak[i], key=repr))) if used else ("lonely", id(s), i)))
