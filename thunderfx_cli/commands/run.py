@@ -11,7 +11,9 @@ import typer
 def run(
     context: typer.Context,
     target: Annotated[str, typer.Argument(help="file.py, file.py:attr or package.module:attr.")],
-    script_args: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="The script's arguments.")] = None,
+    script_args: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="The script's arguments.")
+    ] = None,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", help="An input, name=4x64:f32; may be repeated.")
     ] = None,

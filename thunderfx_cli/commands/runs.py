@@ -26,7 +26,7 @@ def runs(
         return
     from thunderfx_cli.store import Store
 
-    entries = Store.find(store).list()
+    entries = Store.find(store).entries()
     for entry in entries:
         if entry.run is None:
             typer.echo(f"warning: {entry.problem}", err=True)

@@ -107,6 +107,7 @@ def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], *,
     import sys
 
     from thunderfx.trace.printer import one_line
+
     from thunderfx_cli.render.trace_view import heading, trace_text
 
     blocks = []

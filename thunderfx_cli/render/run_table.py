@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 from rich.text import Text
-
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.render.figures import format_ms
 from thunderfx_cli.store.schema import Run
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
-
 from thunderfx.profiling.statistics import summarise
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.render.figures import format_bytes, format_ms
 from thunderfx_cli.store.schema import Reading, Run, SubgraphIndex
 
@@ -82,7 +82,16 @@ def _table(*columns: str, left: int = 1) -> Table:
 
 def _subgraph_table(subgraphs: tuple[SubgraphIndex, ...]) -> Table:
     table = _table(
-        "subgraph", "code", "lines fwd/bwd", "ops fwd/bwd", "fusions", "fallbacks", "saved", "compile", "backward", left=2
+        "subgraph",
+        "code",
+        "lines fwd/bwd",
+        "ops fwd/bwd",
+        "fusions",
+        "fallbacks",
+        "saved",
+        "compile",
+        "backward",
+        left=2,
     )
     for item in subgraphs:
         saved = item.saved_for_backward_bytes

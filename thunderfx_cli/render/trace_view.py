@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
 
 

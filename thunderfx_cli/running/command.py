@@ -119,9 +119,7 @@ def _options(request: Request) -> RunOptions:
     )
 
 
-def _measure(
-    request: Request, mode: str, options: RunOptions, measured: Measured, outcome: _Outcome, say: Say
-) -> None:
+def _measure(request: Request, mode: str, options: RunOptions, measured: Measured, outcome: _Outcome, say: Say) -> None:
     """Run the target; an interruption or a failure ends it, and what was measured stays."""
     from thunderfx.dynamo.capture import all_graph_breaks
 
@@ -161,9 +159,7 @@ def _measure_model(request: Request, options: RunOptions, measured: Measured, sa
 
     say("loading the model")
     start = time.perf_counter_ns()
-    loaded = load_model(
-        request.target, input_specs=request.input_specs, device=options.device, seed=options.seed
-    )
+    loaded = load_model(request.target, input_specs=request.input_specs, device=options.device, seed=options.seed)
     measured.add_sample("load", (time.perf_counter_ns() - start) / 1e6)
     files = [str(request.target.path.absolute())] if request.target.path is not None else []
     run_model(loaded, options, measured, check=request.check, say=say, files=files)
@@ -190,9 +186,7 @@ def _nvml(options: RunOptions, measured: Measured) -> Iterator[None]:
             yield
     finally:
         measured.nvml = sampler.status
-        measured.readings.update(
-            {name: Reading(r.value, r.reason, r.source) for name, r in sampler.readings().items()}
-        )
+        measured.readings.update({name: Reading(r.value, r.reason, r.source) for name, r in sampler.readings().items()})
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from thunderfx import thunderfx
 from thunderfx.profiling.memory import MemoryMeter
 from thunderfx.profiling.timer import StepTimer
+
 from thunderfx_cli.loading.model import LoadedModel
 from thunderfx_cli.loading.user_errors import user_code
 from thunderfx_cli.running.check import check_against_eager

@@ -7,6 +7,7 @@ from typing import Any
 
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.bound_symbol import DEL
+
 from thunderfx_cli.running.measured import Measured
 from thunderfx_cli.store import RunWriter
 from thunderfx_cli.store.schema import (

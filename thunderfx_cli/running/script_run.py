@@ -9,6 +9,7 @@ from typing import Any
 
 from thunderfx import ThunderCompiler, thunderfx
 from thunderfx.dynamo.entry import TORCH_COMPILE_OPTIONS
+
 from thunderfx_cli.loading.script import run_script
 from thunderfx_cli.running.measured import Measured
 from thunderfx_cli.running.options import RunOptions

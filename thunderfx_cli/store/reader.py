@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
-
 from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.errors import RunDataError
 from thunderfx_cli.store.schema import SCHEMA_VERSION, Run, SubgraphIndex, TraceIndex
 

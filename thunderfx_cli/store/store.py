@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from thunderfx.trace.printer import one_line
+
 from thunderfx_cli.errors import RunDataError
 from thunderfx_cli.store.reader import RunEntry, StoredRun, read_run
 from thunderfx_cli.store.writer import TEMPORARY, RunWriter, storage_errors
@@ -57,7 +58,7 @@ class Store:
         folders = [folder for folder in found if folder.is_dir() and not folder.name.startswith(TEMPORARY)]
         return sorted(folders, key=_age_key, reverse=True)
 
-    def list(self) -> list[RunEntry]:
+    def entries(self) -> list[RunEntry]:
         """Every run, newest first; a damaged one with the reason."""
         entries = []
         for folder in self.folders():
@@ -112,7 +113,7 @@ class Store:
 
     def _by_name(self, name: str) -> StoredRun | None:
         """The newest run with this name."""
-        for entry in self.list():
+        for entry in self.entries():
             if entry.run is not None and name and entry.run.name == name:
                 return StoredRun(entry.folder, entry.run)
         return None

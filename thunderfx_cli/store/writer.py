@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-
 from thunderfx.trace import TraceCtx
+
 from thunderfx_cli.errors import EXIT_NO_RUN, CommandError
 from thunderfx_cli.store.schema import Run, TraceIndex
 
@@ -53,9 +53,7 @@ class RunWriter:
             self._folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-", dir=runs))
             self._folder.chmod(0o755)
 
-    def add_trace(
-        self, subgraph: int, direction: str, stage: str, trace: TraceCtx, time_ms: float = 0.0
-    ) -> TraceIndex:
+    def add_trace(self, subgraph: int, direction: str, stage: str, trace: TraceCtx, time_ms: float = 0.0) -> TraceIndex:
         """Write the trace after one stage; the result goes into the run's subgraph index."""
         safe = re.sub(r"[^A-Za-z0-9_-]+", "-", stage)
         name = "torch.json" if stage == "torch" else f"{direction}.{safe}.json"

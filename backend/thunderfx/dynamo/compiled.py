@@ -109,7 +109,7 @@ class _ModuleMixin(ThunderFXCompiledObject):
         return f"ThunderFXCompiledObject({torch.nn.Module.__repr__(self._tfx_original())})"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _module_class(original: type) -> type:
     """The class of compiled objects for modules of class ``original``."""
     return type(original.__name__, (_ModuleMixin, original), {"__module__": original.__module__})
