@@ -42,9 +42,12 @@ def run_model(
         for number in range(options.warmup):
             say(f"warm-up {number + 1}/{options.warmup}")
             step.plain()
-        for number in range(options.steps):
-            say(f"step {number + 1}/{options.steps}")
-            step.timed()
+        try:
+            for number in range(options.steps):
+                say(f"step {number + 1}/{options.steps}")
+                step.timed()
+        finally:
+            step.keep()
         if check:
             say("checking against eager")
             measured.check = check_against_eager(loaded, compiled, seed=options.seed, train=options.backward)
@@ -96,6 +99,9 @@ class _Step:
             if loss is not None:
                 with self.memory.phase("backward"), self.timer.phase("backward"):
                     backward(loss)
+
+    def keep(self) -> None:
+        """Hand over what the timed steps measured."""
         self.measured.samples_ms.update({name: list(values) for name, values in self.timer.samples().items() if values})
         self.measured.readings.update(
             {name: Reading(r.value, r.reason, r.source) for name, r in self.memory.readings().items()}
