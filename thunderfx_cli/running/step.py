@@ -47,7 +47,7 @@ def loss_of(loaded: LoadedModel, output: Any) -> torch.Tensor | None:
 
 def backward(loss: torch.Tensor) -> None:
     """Run backward; a loss that is not a scalar is summed first."""
-    (loss if loss.numel() == 1 else loss.sum()).backward()
+    torch.autograd.backward(loss if loss.numel() == 1 else loss.sum())
 
 
 def synchronise(device: torch.device) -> None:

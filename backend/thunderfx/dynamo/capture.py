@@ -47,7 +47,8 @@ def all_graph_breaks() -> list[GraphBreakInfo]:
     """Every graph break of this process so far, also where no graph came before the break."""
     from torch._dynamo import output_graph
 
-    return [break_info(reason) for reason in output_graph.graph_break_reasons]
+    reasons: list[Any] = output_graph.graph_break_reasons  # type: ignore[attr-defined]
+    return [break_info(reason) for reason in reasons]
 
 
 def code_of(graph: torch.fx.GraphModule) -> str:

@@ -29,7 +29,7 @@ class ThunderFXCompiledObject:
         original = getattr(func, "_orig_mod", func)
         if not isinstance(original, torch.nn.Module):
             return object.__new__(cls)
-        obj: ThunderFXCompiledObject = object.__new__(_module_class(type(original)))
+        obj: ThunderFXCompiledObject = object.__new__(_module_class(type(original)))  # type: ignore[arg-type]
         object.__setattr__(obj, "__dict__", original.__dict__)
         return obj
 
@@ -57,7 +57,8 @@ class ThunderFXCompiledObject:
     @property
     def subgraph_infos(self) -> list[SubgraphInfo]:
         """One record for each compiled Dynamo graph."""
-        return self._tfx_backend.subgraph_infos
+        infos: list[SubgraphInfo] = self._tfx_backend.subgraph_infos
+        return infos
 
     @property
     def fallbacks(self) -> list[tuple[int, FallbackInfo]]:

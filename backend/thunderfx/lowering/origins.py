@@ -16,14 +16,18 @@ import torch
 from thunderfx.trace import Origin
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in .*\n(?:    (?P<source>.*))?')
-_TORCH = os.path.dirname(torch.__file__) + os.sep
+#: Frames in these folders are not the user's.
+_NOT_USER = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, os.path.dirname(__file__)))
+#: Attributes by which a compiled module holds its original: no part of the user's path.
+_WRAPPERS = re.compile(r"\._tfx_func\b|\._orig_mod\b")
 _ROOT = re.compile(r"^L\['\w+'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\[|\._(?:modules|parameters|buffers)\b")
 
 
 def module_path(text: str) -> str:
     """``"L['self']._modules['blocks']._modules['0'].attn"`` -> ``"blocks.0.attn"``."""
-    text = _MEMBER.sub(lambda m: "[" if m.group().endswith("[") else "", _ROOT.sub("", text))
+    text = _WRAPPERS.sub("", _ROOT.sub("", text))
+    text = _MEMBER.sub(lambda m: "[" if m.group().endswith("[") else "", text)
     text = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", text)
     return text.strip(".").replace("..", ".")
 
@@ -60,7 +64,7 @@ class OriginTable:
         if found is None:
             found = ("", 0, "")
             for match in _FRAME.finditer(stack_trace):
-                if not match["file"].startswith(_TORCH):
+                if not match["file"].startswith(_NOT_USER):
                     found = (match["file"], int(match["line"]), (match["source"] or "").strip())
             self._frames[stack_trace] = found
         return found

@@ -36,7 +36,7 @@ def _candidates(target: Any) -> list[str]:
     if isinstance(target, torch._ops.OpOverloadPacket):
         return [f"torch.ops.{target._qualified_op_name.replace('::', '.')}"]
     if isinstance(target, _HigherOrderOperator):
-        return [f"torch.ops.higher_order.{target.name()}"]
+        return [f"torch.ops.higher_order.{_higher_order_name(target)}"]
     name = getattr(target, "__name__", "")
     return [f"{space}.{name}" for space in _SPACES] if name else []
 
@@ -63,10 +63,14 @@ def effect_tags(target: Any) -> tuple[str, ...]:
             tags.append("effect")
         return tuple(tags)
     if isinstance(target, _HigherOrderOperator):
-        return () if target.name() in PURE_HIGHER_ORDER else ("effect",)
+        return () if _higher_order_name(target) in PURE_HIGHER_ORDER else ("effect",)
     if isinstance(target, torch._ops.OpOverloadPacket):
         return ("effect",)
     return () if qualified_name(target) is not None else ("effect",)
+
+
+def _higher_order_name(target: Any) -> str:
+    return str(target.name())
 
 
 def _returns_only_values(target: torch._ops.OpOverload) -> bool:
