@@ -8,6 +8,7 @@ from thunderfx import thunderfx
 from thunderfx.profiling.memory import MemoryMeter
 from thunderfx.profiling.nvml import NvmlSampler, device_uuid_of
 from thunderfx.profiling.timer import StepTimer
+
 from thunderfx_cli.loading.model import LoadedModel
 from thunderfx_cli.running.check import check_against_eager
 

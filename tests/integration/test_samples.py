@@ -10,6 +10,7 @@ import torch
 from thunderfx import thunderfx
 from thunderfx.trace import check, from_json
 from thunderfx.trace.bound_symbol import DEL
+
 from thunderfx_cli.loading.model import load_model
 from thunderfx_cli.loading.target import parse_target
 from thunderfx_cli.running.check import check_against_eager
