@@ -17,7 +17,7 @@ from thunderfx.trace import Origin
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in .*\n(?:    (?P<source>.*))?')
 #: Frames in these folders are not the user's.
-_NOT_USER = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, os.path.dirname(os.path.abspath(__file__))))
+_NOT_USER = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__)))
 #: Attributes by which a compiled module holds its original: no part of the user's path.
 _WRAPPERS = re.compile(r"\._tfx_func\b|\._orig_mod\b")
 _ROOT = re.compile(r"^L\['\w+'\]")
