@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 
 from thunderfx.codegen import boxed
 from thunderfx.dynamo.capture import code_of, compile_id, graph_break_of, run_as_is
+from thunderfx.dynamo.limits import eager_reason
+from thunderfx.dynamo.partition import partition
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 from thunderfx.executors import Executor, resolve_executors
 from thunderfx.lowering import input_sources, lower_graph
 from thunderfx.lowering.value_types import hinted_bytes
 from thunderfx.passes.pipeline import Transform, run_stages
 from thunderfx.passes.stage import Stage
+
+_log = logging.getLogger("thunderfx")
 
 
 class ThunderCompileError(RuntimeError):
@@ -56,22 +61,43 @@ class ThunderCompiler:
         info = self._new_subgraph(graph, options)
         sources = self._acquire(info, graph)
 
-        def compiler(direction: str) -> Callable[..., Any]:
+        reason = eager_reason(graph)
+        if reason is not None:
+            return self._run_in_eager(info, graph, reason)
+
+        def compiler(direction: str, differentiated: bool = True) -> Callable[..., Any]:
             def compile_direction(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+                info.needs_backward = differentiated
                 return self._compile(info, direction, module, inputs, sources)
 
             return compile_direction
 
-        # Errors from here on are torch's own, or the user's: aot_eager raises them too.
-        compiled: Callable[..., Any] = aot_autograd(
-            fw_compiler=compiler("forward"),
-            bw_compiler=compiler("backward"),
-            inference_compiler=compiler("forward"),
-            partition_fn=min_cut_rematerialization_partition,
-            keep_inference_input_mutations=True,
-        )(graph, example_inputs)
+        try:
+            compiled: Callable[..., Any] = aot_autograd(
+                fw_compiler=compiler("forward"),
+                bw_compiler=compiler("backward"),
+                inference_compiler=compiler("forward", differentiated=False),
+                partition_fn=partition,
+                keep_inference_input_mutations=True,
+            )(graph, example_inputs)
+        except (TorchDynamoException, ThunderCompileError):
+            raise  # Dynamo's own control flow, or what strict=True asked for
+        except Exception as e:
+            if self.strict:
+                raise
+            return self._run_in_eager(info, graph, f"{type(e).__name__}: {e}")
         info.compile_ms = (time.perf_counter_ns() - start) / 1e6
         return compiled
+
+    def _run_in_eager(self, info: SubgraphInfo, graph: torch.fx.GraphModule, reason: str) -> Callable[..., Any]:
+        """Run Dynamo's graph itself: torch cannot differentiate it ahead of time, or not rightly."""
+        if self.strict:
+            raise ThunderCompileError(f"subgraph {info.index} cannot run compiled: {reason}")
+        for direction in ("forward", "backward"):
+            info.stages[direction].clear()
+        info.fallbacks.append(FallbackInfo("graph", "AOTAutograd", reason))
+        _log.warning("subgraph %d (%s) runs in eager: %s", info.index, info.code, reason.splitlines()[0])
+        return graph.forward
 
     def _new_subgraph(self, graph: torch.fx.GraphModule, options: dict[str, Any]) -> SubgraphInfo:
         whole_id, code_id = compile_id()

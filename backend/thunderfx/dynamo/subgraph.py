@@ -53,6 +53,7 @@ class SubgraphInfo:
     compile_ms: float = 0.0
     codegen_ms: dict[str, float] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    needs_backward: bool = False
     backward_calls: int = 0
 
     def trace(self, direction: str, stage: str | None = None) -> TraceCtx | None:
@@ -78,7 +79,14 @@ class SubgraphInfo:
 
     @property
     def backward_status(self) -> str:
-        """``"ran"``, ``"compiled, never ran"`` or ``"not needed"``."""
+        """What became of the backward; torch compiles it when it first runs, or together with the forward.
+
+        ``"ran"``, ``"compiled, never ran"``, ``"never ran, so not compiled"``, ``"not needed"`` or ``"in eager"``.
+        """
+        if any(item.where == "graph" and item.stage == "AOTAutograd" for item in self.fallbacks):
+            return "in eager"
         if self.backward_calls:
             return "ran"
-        return "compiled, never ran" if self.backward is not None else "not needed"
+        if not self.needs_backward:
+            return "not needed"
+        return "compiled, never ran" if self.stages["backward"] else "never ran, so not compiled"
