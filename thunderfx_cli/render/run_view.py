@@ -41,6 +41,7 @@ def render_run(run: Run) -> Iterator[RenderableType]:
         yield from _stage_line(run)
     yield _heading("Memory")
     yield _memory_table(run)
+    yield from _missing_lines(run)
     if run.memory.nvml:
         yield Text(one_line(run.memory.nvml))
     for warning in run.warnings:
@@ -142,18 +143,37 @@ def _time_table(run: Run) -> Table:
 
 
 def _stage_line(run: Run) -> Iterator[Text]:
-    stages = sorted(run.compile_stages_ms.items(), key=lambda item: -item[1])
-    if stages:
-        shown = ", ".join(f"{name} {format_ms(value)}" for name, value in stages[:6])
-        rest = sum(value for _, value in stages[6:])
-        yield Text(one_line(f"first call by stage: {shown}" + (f", other {format_ms(rest)}" if rest else "")))
+    """Compile time by stage; stages of ours below a twentieth of the whole are summed."""
+    stages = run.compile_stages_ms
+    small = [value for name, value in stages.items() if ":" in name and value < sum(stages.values()) / 20]
+    shown = [f"{name} {format_ms(value)}" for name, value in stages.items() if value not in small]
+    if small:
+        shown.append(f"{len(small)} stages of thunderfx {format_ms(sum(small))}")
+    if shown:
+        yield Text(one_line(f"compile time by stage: {', '.join(shown)}"))
 
 
 def _memory_table(run: Run) -> Table:
-    table = _table("", "value", "", left=1)
+    table = _table("", "value", "source", left=1)
+    table.columns[2].justify = "left"
     for name, reading in run.memory.readings.items():
-        table.add_row(one_line(name.replace("_", " ")), figure(name, reading), Text(one_line(reading.source)))
+        if reading.value is not None:
+            table.add_row(_label(name), figure(name, reading), Text(one_line(reading.source)))
     return table
+
+
+def _missing_lines(run: Run) -> Iterator[Text]:
+    """Readings that could not be taken, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reading in run.memory.readings.items():
+        if reading.value is None:
+            by_reason.setdefault(reading.reason or "not measured", []).append(_label(name))
+    for reason, names in by_reason.items():
+        yield Text(one_line(f"not measured: {', '.join(names)} ({reason})"))
+
+
+def _label(name: str) -> str:
+    return one_line(name.removesuffix("_bytes").replace("_", " "))
 
 
 def figure(name: str, reading: Reading) -> str:

@@ -68,6 +68,7 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
     with _progress(enabled=not quiet and not as_json) as say:
         say("importing torch")
         start = time.perf_counter_ns()
+        from thunderfx.dynamo.capture import dynamo_compile_ms
         from thunderfx.executors import resolve_executors
 
         try:
@@ -79,7 +80,9 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
         outcome = _Outcome()
         options = _options(request)
         with dynamo_warnings(measured.warnings), _nvml(options, measured):
+            compiled_before = dynamo_compile_ms()
             _measure(request, mode, options, measured, outcome, say)
+            measured.dynamo_ms = dynamo_compile_ms() - compiled_before
         if mode == "script" and not measured.subgraphs and outcome.status == "complete":
             raise _nothing_compiled(request)
         breaks = _breaks_since(outcome.breaks_before)

@@ -21,6 +21,7 @@ class Measured:
     samples_ms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     readings: dict[str, Reading] = dataclasses.field(default_factory=dict)
     nvml: str = ""
+    dynamo_ms: float = 0.0  #: Dynamo's compile time, backends included
     warnings: list[str] = dataclasses.field(default_factory=list)
     check: CheckResult | None = None
 

@@ -1,7 +1,8 @@
 """What Dynamo tells about the graph that it hands over.
 
 Private names of torch used here (checked on 2.13): ``CompileContext`` and ``TracingContext`` of ``torch._guards``,
-``GraphModule.compile_subgraph_reason`` set by torch/_dynamo/output_graph.py, ``boxed_nop`` of
+``GraphModule.compile_subgraph_reason`` and ``graph_break_reasons`` of torch/_dynamo/output_graph.py,
+``compilation_time_metrics`` of torch/_dynamo/utils.py, ``boxed_nop`` of
 torch/_dynamo/backends/debugging.py.
 """
 
@@ -49,6 +50,13 @@ def all_graph_breaks() -> list[GraphBreakInfo]:
 
     reasons: list[Any] = output_graph.graph_break_reasons  # type: ignore[attr-defined]
     return [break_info(reason) for reason in reasons]
+
+
+def dynamo_compile_ms() -> float:
+    """Milliseconds that Dynamo has spent compiling in this process, backends included."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    return sum(compilation_time_metrics.get("_compile.compile_inner", ())) * 1e3
 
 
 def code_of(graph: torch.fx.GraphModule) -> str:

@@ -144,6 +144,7 @@ class ThunderCompiler:
 
         if direction == "backward":
             info.saved_for_backward_bytes = _saved_bytes(module)
+            info.backward_compiled_late = info.compile_ms > 0
         try:
             trace = lower_graph(module, direction, dynamo_sources=sources, provenance=f"{direction}, as differentiated")
             record(Stage(direction, trace, (time.perf_counter_ns() - start) / 1e6))

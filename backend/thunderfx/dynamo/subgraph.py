@@ -54,6 +54,7 @@ class SubgraphInfo:
     codegen_ms: dict[str, float] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     needs_backward: bool = False
+    backward_compiled_late: bool = False  #: when it first ran, not together with the forward
     backward_calls: int = 0
 
     def trace(self, direction: str, stage: str | None = None) -> TraceCtx | None:

@@ -19,17 +19,22 @@ def is_repeatable(line: BoundSymbol) -> bool:
 
 def sharing_with(trace: TraceCtx, names: set[str]) -> set[str]:
     """``names`` and every value that may share memory with one of them through view lines of ``trace``."""
-    shared = set(names)
-    changed = True
-    while changed:
-        before = len(shared)
-        for line in trace.bound_symbols:
-            if line.has_tag("view"):
-                family = {*line.uses(), *(var.name for var in line.defines())}
-                if not shared.isdisjoint(family):
-                    shared |= family
-        changed = len(shared) != before
-    return shared
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while (above := parent.get(name, name)) != name:
+            parent[name] = parent.get(above, above)
+            name = above
+        return name
+
+    for line in trace.bound_symbols:
+        if line.has_tag("view"):
+            family = [*line.uses(), *(var.name for var in line.defines())]
+            for name in family[1:]:
+                parent[root(name)] = root(family[0])
+            parent.setdefault(root(family[0]), root(family[0]))
+    roots = {root(name) for name in names}
+    return names | {name for name in parent if root(name) in roots}
 
 
 def escaping(trace: TraceCtx) -> set[str]:
