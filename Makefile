@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench gpu clean
+.PHONY: help demo test lint types bench opinfo gpu clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -32,6 +32,9 @@ types: $(READY)  ## mypy
 
 bench: $(READY)  ## compile time and step time against eager and aot_eager
 	$(BIN)/python tests/benchmarks/bench_step.py
+
+opinfo: $(READY)  ## torch's whole operator database, beside aot_eager (about half an hour)
+	$(BIN)/python tests/opinfo/run_all.py
 
 gpu: $(READY)  ## tests that need a CUDA device
 	$(BIN)/pytest tests/gpu
