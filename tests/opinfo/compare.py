@@ -1,7 +1,7 @@
 """One entry of torch's operator database through a backend, held against eager.
 
-Outputs, gradients and the state of the random generator are compared in the same dtype; the kernels are the same, so the
-tolerances only leave room for a different order of sums.
+Outputs, gradients and the state of the random generator are compared in the same dtype; the kernels are the same, so
+the tolerances only leave room for a different order of sums.
 """
 
 from __future__ import annotations
