@@ -2,8 +2,7 @@
 
 torch's min-cut partitioner may recompute in the backward a value that the forward computed from an input, also where
 the forward then writes to that input: the backward would read the new value (seen on torch 2.13: a parameter that is
-updated under ``no_grad`` and then used). Here such values are saved, and an input that the backward reads itself and
-the forward changes is read from a copy that is made before the change.
+updated under ``no_grad`` and then used). Here such values are saved.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch.utils.checkpoint import CheckpointPolicy
 
 _COPY = torch.ops.aten.copy_.default
-_CLONE = torch.ops.aten.clone.default
 
 
 def partition(joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> tuple[Any, Any]:
@@ -26,7 +24,7 @@ def partition(joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) ->
 
 
 def protect_changed_inputs(joint: torch.fx.GraphModule) -> None:
-    """Keep values that the forward reads from an input, before it changes that input, as they were."""
+    """Have values saved that the forward reads from an input before it changes that input."""
     changed = [
         node.args[0]
         for node in joint.graph.nodes
@@ -34,14 +32,9 @@ def protect_changed_inputs(joint: torch.fx.GraphModule) -> None:
     ]
     for placeholder in dict.fromkeys(changed):
         assert isinstance(placeholder, torch.fx.Node)
-        reads = _reads(placeholder)
-        if any(_is_backward(node) for node in reads):
-            _read_from_copy(joint, placeholder)
-        else:
-            for node in reads:
+        for node in _reads(placeholder):
+            if not _is_backward(node):
                 node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    if changed:
-        joint.recompile()
 
 
 def _is_placeholder(node: Any) -> bool:
@@ -72,18 +65,3 @@ def _reads(placeholder: torch.fx.Node) -> list[torch.fx.Node]:
             else:
                 reads.append(user)
     return reads
-
-
-def _read_from_copy(joint: torch.fx.GraphModule, placeholder: torch.fx.Node) -> None:
-    last = next(node for node in reversed(joint.graph.nodes) if node.op == "placeholder")
-    with joint.graph.inserting_after(last):
-        copy = joint.graph.call_function(_CLONE, (placeholder,))
-    copy.meta = {
-        "val": placeholder.meta.get("val"),
-        "tensor_meta": placeholder.meta.get("tensor_meta"),
-        "partitioner_tag": "is_forward",
-        "recompute": CheckpointPolicy.MUST_SAVE,
-    }
-    placeholder.replace_all_uses_with(
-        copy, delete_user_cb=lambda user: user not in (copy,) and user.target is not _COPY
-    )
