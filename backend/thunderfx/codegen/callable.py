@@ -17,6 +17,7 @@ import torch
 
 from thunderfx.codegen.constants import revive
 from thunderfx.codegen.dispatch import below_autograd
+from thunderfx.codegen.fast_calls import fast_call
 from thunderfx.codegen.resolve import resolve
 from thunderfx.trace import TraceCtx, check
 
@@ -61,7 +62,7 @@ class _EarlyBinding(ast.NodeTransformer):
             return ast.copy_location(self._bind(f"device {text}", torch.device(text)), node)
         if key is not None:
             found = resolve(key)
-            fast = found._op if type(found) is torch._ops.OpOverload else found
+            fast = fast_call(found) if type(found) is torch._ops.OpOverload else found
             node.func = ast.copy_location(self._bind(f"call {key}", fast), node.func)
         elif isinstance(node.func, ast.Attribute):
             node.func = self.visit(node.func)
