@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -23,23 +24,30 @@ class ThunderFXCompiledObject:
     mode are the original's own, under the original's names.
     """
 
-    __slots__ = ("_tfx_backend", "_tfx_called", "_tfx_func")
+    # The object's own state is kept in its class, of which each object has one: the instance's __dict__ is the
+    # original module's, and slots would clash with those of the original's class.
+    __slots__ = ()
+    _tfx_backend: ThunderCompiler
+    _tfx_func: Callable[..., Any]
+    _tfx_called: bool
 
     def __new__(cls, backend: ThunderCompiler, func: Callable[..., Any]) -> ThunderFXCompiledObject:
         original = getattr(func, "_orig_mod", func)
+        state = {"_tfx_backend": backend, "_tfx_func": staticmethod(func), "_tfx_called": False}
         if not isinstance(original, torch.nn.Module):
-            return object.__new__(cls)
-        obj: ThunderFXCompiledObject = object.__new__(_module_class(type(original)))  # type: ignore[arg-type]
+            return object.__new__(type("CompiledFunction", (_CompiledFunction,), state))
+        kind = type(original)
+        state |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        obj: ThunderFXCompiledObject = object.__new__(type(kind.__name__, (_CompiledModule, kind), state))
         object.__setattr__(obj, "__dict__", original.__dict__)
         return obj
 
     def __init__(self, backend: ThunderCompiler, func: Callable[..., Any]) -> None:
-        object.__setattr__(self, "_tfx_backend", backend)
-        object.__setattr__(self, "_tfx_func", func)
-        object.__setattr__(self, "_tfx_called", False)
+        """Everything is done in ``__new__``; this keeps the original's ``__init__`` from running again."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        object.__setattr__(self, "_tfx_called", True)
+        if not self._tfx_called:
+            type(self)._tfx_called = True
         return self._tfx_func(*args, **kwargs)
 
     @property
@@ -57,8 +65,7 @@ class ThunderFXCompiledObject:
     @property
     def subgraph_infos(self) -> list[SubgraphInfo]:
         """One record for each compiled Dynamo graph."""
-        infos: list[SubgraphInfo] = self._tfx_backend.subgraph_infos
-        return infos
+        return self._tfx_backend.subgraph_infos
 
     @property
     def fallbacks(self) -> list[tuple[int, FallbackInfo]]:
@@ -68,10 +75,6 @@ class ThunderFXCompiledObject:
     def _tfx_warn(self, what: str) -> None:
         if not self._tfx_called and not self._tfx_backend.subgraph_infos:
             warnings.warn(f"{what} is empty: the object must be called first", UserWarning, stacklevel=3)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """A decorated method binds like a function."""
-        return self if instance is None else functools.partial(self.__call__, instance)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_tfx_"):
@@ -89,7 +92,20 @@ class ThunderFXCompiledObject:
         raise TypeError("a ThunderFXCompiledObject cannot be pickled; save the state_dict() of its module instead")
 
     def _tfx_original(self) -> Any:
-        return getattr(self._tfx_func, "_orig_mod", None) or getattr(self._tfx_func, "_torchdynamo_orig_callable", None)
+        """What was compiled; ``torch.compile(disable=True)`` gives it back as it is."""
+        func = self._tfx_func
+        return getattr(func, "_orig_mod", None) or getattr(func, "_torchdynamo_orig_callable", func)
+
+
+def uncompiled(fn: Any) -> Any:
+    """The function or module behind a compiled one; anything else as it is."""
+    while True:
+        if isinstance(fn, ThunderFXCompiledObject):
+            fn = fn._tfx_original()
+        elif isinstance(fn, torch.nn.Module) and "_orig_mod" in fn._modules:
+            fn = fn._orig_mod
+        else:
+            return fn
 
 
 def recompiled(backend: ThunderCompiler, fn: Callable[..., Any]) -> ThunderFXCompiledObject:
@@ -98,19 +114,29 @@ def recompiled(backend: ThunderCompiler, fn: Callable[..., Any]) -> ThunderFXCom
     return ThunderFXCompiledObject(fresh, torch.compile(fn, backend=fresh))
 
 
-class _ModuleMixin(ThunderFXCompiledObject):
-    """Makes the module's own attribute look-up and printing come before the plain object's."""
+class _CompiledFunction(ThunderFXCompiledObject):
+    """A compiled function; as a class attribute it binds like one."""
+
+    __slots__ = ("__dict__", "__weakref__")
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self.__call__, instance)
+
+
+class _CompiledModule(ThunderFXCompiledObject):
+    """What a compiled module has before its original's class in the order of look-up."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        return torch.nn.Module.__getattr__(self, name)  # type: ignore[arg-type]
+        """The original's own look-up; a slot of the original is read from the original."""
+        own: Any = super(ThunderFXCompiledObject, self)
+        try:
+            return own.__getattr__(name)
+        except AttributeError:
+            if isinstance(getattr(type(self), name, None), types.MemberDescriptorType):
+                return getattr(self._tfx_original(), name)
+            raise
 
     def __repr__(self) -> str:
-        return f"ThunderFXCompiledObject({torch.nn.Module.__repr__(self._tfx_original())})"
-
-
-@functools.cache
-def _module_class(original: type) -> type:
-    """The class of compiled objects for modules of class ``original``."""
-    return type(original.__name__, (_ModuleMixin, original), {"__module__": original.__module__})
+        return f"ThunderFXCompiledObject({self._tfx_original()!r})"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from thunderfx.dynamo.compiled import ThunderFXCompiledObject
+from thunderfx.dynamo.compiled import ThunderFXCompiledObject, uncompiled
 from thunderfx.dynamo.compiler import ThunderCompiler
 from thunderfx.executors import Executor
 from thunderfx.passes.pipeline import Transform
@@ -29,7 +29,8 @@ def thunderfx(
 
     ``fn`` may be a function or an ``nn.Module``; ``thunderfx`` works as a decorator too. ``fullgraph``, ``dynamic``,
     ``mode``, ``options`` and ``disable`` go to ``torch.compile``; ``executors``, ``transforms`` and ``strict`` to
-    :class:`ThunderCompiler`. Raises ``TypeError`` for any other option and for an ``fn`` that cannot be called.
+    :class:`ThunderCompiler`. What is compiled already is compiled anew.
+    Raises ``TypeError`` for any other option and for an ``fn`` that cannot be called.
     """
     unknown = sorted(set(torch_compile_options) - TORCH_COMPILE_OPTIONS)
     if unknown:
@@ -37,5 +38,6 @@ def thunderfx(
         raise TypeError(f"thunderfx() got an unknown option {', '.join(map(repr, unknown))}; known: {known}")
     if not callable(fn):
         raise TypeError(f"thunderfx() takes a function or a module, not {type(fn).__name__}")
+    fn = uncompiled(fn)
     backend = ThunderCompiler(executors=executors, transforms=transforms, strict=strict)
     return ThunderFXCompiledObject(backend, torch.compile(fn, backend=backend, **torch_compile_options))

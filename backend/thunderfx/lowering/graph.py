@@ -13,7 +13,7 @@ from thunderfx.lowering.inputs import described_source
 from thunderfx.lowering.origins import OriginTable
 from thunderfx.lowering.targets import effect_tags, qualified_name
 from thunderfx.lowering.value_types import value_type
-from thunderfx.trace import Body, BoundSymbol, Constant, ListArg, OpaqueType, Ref, TraceCtx, ValueType, Variable
+from thunderfx.trace import Body, BoundSymbol, Constant, OpaqueType, Ref, TraceCtx, ValueType, Variable
 from thunderfx.trace.check import RESERVED
 from thunderfx.trace.types import SequenceType
 
@@ -59,15 +59,11 @@ class _Lowering:
                 outputs = node.args[0]
             elif node.op != "get_attr" and node not in self.folded:
                 self.line(node)
-        if isinstance(outputs, (list, tuple)):
-            returned: Any = ListArg(tuple(self.encoder.encode(out) for out in outputs))
-        else:
-            returned = self.encoder.encode(outputs)
         return TraceCtx(
             name=self.name,
             inputs=tuple(self.inputs),
             bound_symbols=tuple(self.lines),
-            outputs=returned,
+            outputs=self.encoder.encode(outputs),
             origins=tuple(self.origins.origins),
             constants=tuple(self.constants.values()),
             provenance=provenance,
