@@ -22,7 +22,10 @@ def _source_name(node: torch.fx.Node) -> str:
     text = str(name() if callable(name) else name)
     if "._" not in text and text.startswith("L['") and text.endswith("']") and text.count("[") == 1:
         return text[3:-2]
-    return text if "(" in text else module_path(text) or text
+    if text.startswith("L['args']["):
+        return "args" + text.removeprefix("L['args']")
+    path = module_path(text)
+    return text if "(" in path or not path else path
 
 
 def input_sources(graph: torch.fx.Graph) -> list[str]:

@@ -18,15 +18,17 @@ from thunderfx.trace import Origin
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in .*\n(?:    (?P<source>.*))?')
 #: Frames in these folders are not the user's.
 _NOT_USER = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, os.path.dirname(__file__)))
-#: Attributes by which a compiled module holds its original: no part of the user's path.
-_WRAPPERS = re.compile(r"\._tfx_func\b|\._orig_mod\b")
+#: How Dynamo writes the way from a compiled module to its original: no part of the user's path.
+_WRAPPER = re.compile(r"dict\(type\((?P<module>.+?)\)\.__dict__\)\['_tfx_func'\](?:\.__func__)?|\._orig_mod\b")
+_DICT_MEMBER = re.compile(r"\.__dict__\['(_modules|_parameters|_buffers)'\]")
 _ROOT = re.compile(r"^L\['\w+'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\[|\._(?:modules|parameters|buffers)\b")
 
 
 def module_path(text: str) -> str:
     """``"L['self']._modules['blocks']._modules['0'].attn"`` -> ``"blocks.0.attn"``."""
-    text = _WRAPPERS.sub("", _ROOT.sub("", text))
+    text = _WRAPPER.sub(lambda m: m["module"] or "", text)
+    text = _DICT_MEMBER.sub(r".\1", _ROOT.sub("", text))
     text = _MEMBER.sub(lambda m: "[" if m.group().endswith("[") else "", text)
     text = re.sub(r"\[['\"]?([^'\"\]]+)['\"]?\]", r".\1", text)
     return text.strip(".").replace("..", ".")
