@@ -31,7 +31,7 @@ def main() -> None:
     except Exception as e:
         if _debugging():
             raise
-        print(f"internal error: {type(e).__name__}: {e}", file=sys.stderr)
+        print(f"internal error: {_harmless(f'{type(e).__name__}: {e}'.splitlines()[0])}", file=sys.stderr)
         print("  try: the same command with --debug", file=sys.stderr)
         sys.exit(EXIT_USER_CODE)
 
@@ -45,12 +45,19 @@ def _fail(error: CommandError) -> None:
         import traceback
 
         traceback.print_exception(error)
-    print(f"error: {error.message}", file=sys.stderr)
+    print(f"error: {_harmless(error.message)}", file=sys.stderr)
     if error.where:
-        print(f"  at {error.where}", file=sys.stderr)
+        print(f"  at {_harmless(error.where)}", file=sys.stderr)
     if error.hint:
-        print(f"  try: {error.hint}", file=sys.stderr)
+        print(f"  try: {_harmless(error.hint)}", file=sys.stderr)
     sys.exit(error.exit_code)
+
+
+def _harmless(text: str) -> str:
+    """``text`` with its line breaks and without control characters: it may quote a file or a stored run."""
+    from thunderfx.trace.printer import one_line
+
+    return "\n".join(map(one_line, text.split("\n")))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -39,6 +41,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show full tracebacks of errors.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -46,3 +49,5 @@ def options(
 ) -> None:
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
+    if context.invoked_subcommand != "run" and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a script under ``run`` keeps its own stdout

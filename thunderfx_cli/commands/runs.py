@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="List stored runs; remove them with `thunderfx runs rm`.", rich_markup_mode=None)
+from thunderfx_cli.output import write_result
+
+app = typer.Typer(rich_markup_mode=None)
 _StoreOption = Annotated[Path | None, typer.Option("--store", help="Where runs are stored.")]
 
 
@@ -17,7 +19,7 @@ def runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
     store: _StoreOption = None,
 ) -> None:
-    """List stored runs, newest first.
+    """List stored runs, newest first; remove them with `thunderfx runs rm`.
 
     Example: thunderfx runs --json
     """
@@ -32,12 +34,10 @@ def runs(
             typer.echo(f"warning: {entry.problem}", err=True)
     readable = [entry.run for entry in entries if entry.run is not None]
     if as_json:
-        import msgspec
-
+        from thunderfx_cli.render.json_text import json_text
         from thunderfx_cli.render.run_table import run_row
 
-        rows = [run_row(run) for run in readable]
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        write_result(json_text([run_row(run) for run in readable]) + "\n")
         return
     if not readable:
         typer.echo("no runs yet; store one with: thunderfx run model.py")
@@ -45,7 +45,10 @@ def runs(
     from thunderfx_cli.render.console import stdout_console
     from thunderfx_cli.render.run_table import run_table
 
-    stdout_console().print(run_table(readable))
+    console = stdout_console()
+    with console.capture() as captured:
+        console.print(run_table(readable))
+    write_result(captured.get())
 
 
 @app.command("rm")
@@ -61,12 +64,15 @@ def remove(
     """
     import sys
 
+    from thunderfx.trace.printer import one_line
+
+    from thunderfx_cli.render.figures import format_count
     from thunderfx_cli.store import Store
 
     found = Store.find(store or context.obj)
-    chosen = {stored.folder: stored for stored in (found.resolve(ref) for ref in refs)}
+    chosen = {folder: one_line(folder.name) for folder in map(found.locate, refs)}
     if not yes and sys.stdin.isatty():
-        typer.confirm(f"Remove {len(chosen)} run(s): {', '.join(folder.name for folder in chosen)}?", abort=True)
-    for folder in chosen:
+        typer.confirm(f"Remove {format_count(len(chosen), 'run')}: {', '.join(chosen.values())}?", abort=True)
+    for folder, name in chosen.items():
         found.remove(folder)
-        typer.echo(f"removed {folder.name}")
+        typer.echo(f"removed {name}")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from thunderfx_cli.output import write_result
+
 if TYPE_CHECKING:
     from thunderfx_cli.store import StoredRun
     from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
@@ -32,21 +34,21 @@ def traces(
     from thunderfx_cli.store import Store
 
     stored = Store.find(store).resolve(run)
-    if list_stages:
-        _list_stages(stored)
-        return
     direction = None if both or forward == backward else ("forward" if forward else "backward")
     if not stored.run.subgraphs:
         raise RunDataError("nothing was compiled in this run, so it has no traces")
     _check_choice(stored, stage, subgraph)
+    if list_stages:
+        _list_stages(stored, direction, subgraph, as_json=as_json)
+        return
     chosen = list(stored.traces(direction, subgraph, stage))
-    if as_json:
-        _print_json(stored, chosen)
-    elif raw:
-        for _, index in chosen:
-            typer.echo(stored.load_trace(index).python())
+    notes = _missing(stored, direction, subgraph, stage, chosen)
+    if as_json or raw:
+        for note in notes:
+            typer.echo(note, err=True)
+        _print_json(stored, chosen) if as_json else _print_raw(stored, chosen)
     else:
-        _print(stored, chosen, missing=list(_missing(stored, direction, subgraph, chosen)))
+        _print(stored, chosen, notes)
 
 
 def _check_choice(stored: StoredRun, stage: str, subgraph: int | None) -> None:
@@ -61,34 +63,59 @@ def _check_choice(stored: StoredRun, stage: str, subgraph: int | None) -> None:
 
 
 def _missing(
-    stored: StoredRun, direction: str | None, subgraph: int | None, chosen: list[tuple[SubgraphIndex, TraceIndex]]
+    stored: StoredRun,
+    direction: str | None,
+    subgraph: int | None,
+    stage: str,
+    chosen: list[tuple[SubgraphIndex, TraceIndex]],
 ) -> list[str]:
     """One line for each subgraph and direction that has no trace to show, with the reason."""
+    from thunderfx_cli.render.trace_view import missing
+
     shown = {(graph.index, index.direction) for graph, index in chosen}
-    lines = []
-    for graph in stored.run.subgraphs:
-        if subgraph is not None and graph.index != subgraph:
-            continue
-        for way in ("forward", "backward") if direction is None else (direction,):
-            if (graph.index, way) not in shown:
-                fallen = next((item.reason for item in graph.fallbacks if item.where == way), "")
-                status = graph.backward_status if way == "backward" else "no trace was kept"
-                reason = f"fell back: {fallen}" if fallen else status
-                lines.append(f"subgraph {graph.index} {way}: {reason}")
-    return lines
+    return [
+        missing(graph, way, stage)
+        for graph in stored.run.subgraphs
+        if subgraph is None or graph.index == subgraph
+        for way in (("forward", "backward") if direction is None else (direction,))
+        if (graph.index, way) not in shown
+    ]
 
 
-def _list_stages(stored: StoredRun) -> None:
+def _list_stages(stored: StoredRun, direction: str | None, subgraph: int | None, *, as_json: bool) -> None:
     from thunderfx.trace.printer import one_line
 
-    for graph in stored.run.subgraphs:
-        for index in graph.traces:
-            text = f"subgraph {graph.index}  {index.direction:8}  {index.stage:12}  {index.lines} lines"
-            typer.echo(one_line(text))
+    from thunderfx_cli.render.figures import format_count, format_ms
+
+    rows = [
+        (graph.index, index)
+        for graph in stored.run.subgraphs
+        if subgraph is None or graph.index == subgraph
+        for index in graph.traces
+        if direction is None or index.direction == direction
+    ]
+    if as_json:
+        from thunderfx_cli.render.json_text import json_text
+
+        names = ("direction", "stage", "lines", "time_ms")
+        data = [{"subgraph": number} | {name: getattr(index, name) for name in names} for number, index in rows]
+        write_result(json_text(data) + "\n")
+        return
+    out = []
+    for number, index in rows:
+        figures = f"{format_count(index.lines, 'line'):>12}  {format_ms(index.time_ms):>9}"
+        out.append(one_line(f"subgraph {number}  {index.direction:8}  {index.stage:12}  {figures}") + "\n")
+    write_result("".join(out))
+
+
+def _print_raw(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
+    write_result("\n".join(stored.program(index, comments=False) for _, index in chosen))
 
 
 def _print_json(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
     import msgspec
+
+    from thunderfx_cli.render.json_text import json_text
 
     rows = [
         {
@@ -99,25 +126,23 @@ def _print_json(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]
         }
         for graph, index in chosen
     ]
-    typer.echo(msgspec.json.encode(rows).decode())
+    write_result(json_text(rows) + "\n")
 
 
-def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], *, missing: list[str]) -> None:
+def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], notes: list[str]) -> None:
     """Highlighted on a terminal and through a pager where it is long; plain text in a pipe."""
     import sys
 
-    from thunderfx.trace.printer import one_line
-
-    from thunderfx_cli.render.trace_view import heading, trace_text
+    from thunderfx_cli.render.trace_view import heading
 
     blocks = []
     for graph, index in chosen:
         head = "\n".join(f"# {line}" for line in heading(graph, index))
-        blocks.append(f"{head}\n{trace_text(stored.load_trace(index))}")
-    blocks += [f"# {one_line(line)}\n" for line in missing]
+        blocks.append(f"{head}\n{stored.program(index, comments=True)}")
+    blocks += [f"# {note}\n" for note in notes]
     text = "\n".join(blocks)
     if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
+        write_result(text)
         return
     from rich.syntax import Syntax
 

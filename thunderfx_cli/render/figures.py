@@ -19,3 +19,8 @@ def format_ms(value: float) -> str:
     if abs(value) < 1000:
         return f"{value:.2f} ms" if abs(value) < 100 else f"{value:.0f} ms"
     return f"{value / 1000:.2f} s"
+
+
+def format_count(count: int, noun: str) -> str:
+    """``"1 line"``, ``"12 lines"``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderfx.trace import TraceCtx
 from thunderfx.trace.printer import one_line
 
+from thunderfx_cli.render.figures import format_count
 from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
+
+#: Inputs of a subgraph that its heading names: parameters come first and are many.
+MAX_INPUTS = 8
 
 
 def heading(graph: SubgraphIndex, index: TraceIndex) -> Iterator[str]:
     """What a reader needs to know about a trace before its first line."""
     where = f", {one_line(graph.code)}" if graph.code else ""
-    yield f"subgraph {graph.index} {index.direction}, stage {one_line(index.stage)}, {index.lines} lines{where}"
+    lines = format_count(index.lines, "line")
+    yield f"subgraph {graph.index} {one_line(index.direction)}, stage {one_line(index.stage)}, {lines}{where}"
+    if graph.inputs and index.direction == "forward":
+        more = f", and {len(graph.inputs) - MAX_INPUTS} more" if len(graph.inputs) > MAX_INPUTS else ""
+        yield f"inputs: {', '.join(map(one_line, graph.inputs[:MAX_INPUTS]))}{more}"
     if graph.replaces is not None:
         reason = f": {one_line(graph.reason)}" if graph.reason else ""
         yield f"recompiled: replaces subgraph {graph.replaces}{reason}"
@@ -24,6 +31,16 @@ def heading(graph: SubgraphIndex, index: TraceIndex) -> Iterator[str]:
         yield f"backward: {one_line(graph.backward_status)}"
 
 
-def trace_text(trace: TraceCtx) -> str:
-    """The trace with types and origins."""
-    return trace.python(comments=True)
+def missing(graph: SubgraphIndex, direction: str, stage: str) -> str:
+    """One line that says why a subgraph has no trace of a direction to show."""
+    stages = [index.stage for index in graph.traces if index.direction == direction]
+    fallen = next((item.reason for item in graph.fallbacks if item.where in (direction, "graph")), "")
+    if stages:
+        reason = f"no trace after stage {stage}; there are {', '.join(stages)}"
+    elif fallen:
+        reason = f"fell back: {fallen}"
+    elif direction == "backward" and graph.backward_status not in ("", "ran"):
+        reason = graph.backward_status
+    else:
+        reason = "no trace was stored"
+    return one_line(f"subgraph {graph.index} {direction}: {reason}")

@@ -20,7 +20,10 @@ class _Version(msgspec.Struct):
 
 
 def read_run(folder: Path) -> Run:
-    """The run in ``folder``. Raises :class:`RunDataError` for a damaged run or one of a newer schema."""
+    """The run in ``folder``; its id is the folder's name, which is what finds it again.
+
+    Raises :class:`RunDataError` for a damaged run or one of a newer schema.
+    """
     name = one_line(folder.name)
     try:
         data = (folder / "run.json").read_bytes()
@@ -30,7 +33,7 @@ def read_run(folder: Path) -> Run:
                 f"run {name} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
                 hint="Update thunderfx.",
             )
-        return msgspec.json.decode(data, type=Run)
+        return msgspec.structs.replace(msgspec.json.decode(data, type=Run), id=folder.name)
     except OSError as e:
         raise RunDataError(f"run {name} cannot be read: {e.strerror or e}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
@@ -60,7 +63,10 @@ class StoredRun:
     def load_trace(self, index: TraceIndex) -> TraceCtx:
         """The trace that an index entry names. Raises :class:`RunDataError` where it is missing or damaged."""
         where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
-        place = (self._root / index.path).resolve()
+        try:
+            place = (self._root / index.path).resolve()
+        except (ValueError, OSError, RuntimeError):  # a null byte, a name too long, links in a circle
+            raise RunDataError(f"{where}: not a path") from None
         if not place.is_relative_to(self._root):
             raise RunDataError(f"{where}: the path leaves the run's folder")
         try:
@@ -71,6 +77,15 @@ class StoredRun:
         except (TraceDecodeError, TraceError) as e:
             raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
         return trace
+
+    def program(self, index: TraceIndex, *, comments: bool) -> str:
+        """The text of the trace that an index entry names. Raises :class:`RunDataError` as :meth:`load_trace`."""
+        trace = self.load_trace(index)
+        try:
+            return trace.python(comments=comments)
+        except ValueError as e:  # a literal that is no literal
+            where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
+            raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
 
     def traces(
         self, direction: str | None = None, subgraph: int | None = None, stage: str = "execution"

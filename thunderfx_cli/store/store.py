@@ -11,7 +11,7 @@ from thunderfx.trace.printer import one_line
 
 from thunderfx_cli.errors import RunDataError
 from thunderfx_cli.store.reader import RunEntry, StoredRun, read_run
-from thunderfx_cli.store.writer import TEMPORARY, RunWriter, storage_errors
+from thunderfx_cli.store.writer import RunWriter, storage_errors, temporary_prefix
 
 STORE_NAME = ".thunderfx"
 _HINT = "Store a run with: thunderfx run model.py"
@@ -55,8 +55,8 @@ class Store:
             return []
         except OSError as e:
             raise RunDataError(f"cannot read the store {self.root}: {e.strerror or e}") from None
-        folders = [folder for folder in found if folder.is_dir() and not folder.name.startswith(TEMPORARY)]
-        return sorted(folders, key=_age_key, reverse=True)
+        keys = {folder: _age_key(folder) for folder in found if folder.is_dir()}
+        return sorted(keys, key=keys.__getitem__, reverse=True)
 
     def entries(self) -> list[RunEntry]:
         """Every run, newest first; a damaged one with the reason."""
@@ -69,10 +69,15 @@ class Store:
         return entries
 
     def resolve(self, ref: str) -> StoredRun:
-        """The run called ``ref``: id, unique prefix, name, or ``@1`` for the last.
+        """The run called ``ref``: id, unique prefix, name (the newest with it), or ``@1`` for the last readable run.
 
         Raises :class:`RunDataError` where there is none, more than one, or a damaged one.
         """
+        folder = self.locate(ref)
+        return StoredRun(folder, read_run(folder))
+
+    def locate(self, ref: str) -> Path:
+        """The folder of the run called ``ref``, which may be damaged where its id is given."""
         folders = self.folders()
         if not folders:
             raise RunDataError(f"there are no runs in {self.root}", hint=_HINT)
@@ -88,44 +93,53 @@ class Store:
             shown = ", ".join(one_line(folder.name) for folder in matches[:5])
             raise RunDataError(f"{ref!r} could be any of {len(matches)} runs: {shown}", hint="Give more of the id.")
         if matches:
-            return StoredRun(matches[0], read_run(matches[0]))
+            return matches[0]
         found = self._by_name(ref)
         if found is not None:
             return found
-        close = difflib.get_close_matches(ref, [folder.name for folder in folders], n=1, cutoff=0.3)
+        names = [entry.run.name for entry in self.entries() if entry.run is not None and entry.run.name]
+        close = difflib.get_close_matches(ref, names + [folder.name for folder in folders], n=1, cutoff=0.3)
         hint = f"Did you mean {one_line(close[0])}? See: thunderfx runs" if close else "See: thunderfx runs"
         raise RunDataError(f"no run is called {ref!r}", hint=hint)
 
-    def _by_position(self, ref: str, folders: list[Path]) -> StoredRun:
+    def _by_position(self, ref: str, folders: list[Path]) -> Path:
         if not ref[1:].isdecimal() or int(ref[1:]) < 1:
             raise RunDataError(f"{ref!r} is not a position: @1 is the last run, @2 the one before")
         wanted = int(ref[1:])
         readable = 0
         for folder in folders:
             try:
-                run = read_run(folder)
+                read_run(folder)
             except RunDataError:
                 continue
             readable += 1
             if readable == wanted:
-                return StoredRun(folder, run)
+                return folder
         raise RunDataError(f"there is no run {ref}: {self.root} holds {readable} readable runs", hint=_HINT)
 
-    def _by_name(self, name: str) -> StoredRun | None:
-        """The newest run with this name."""
+    def _by_name(self, name: str) -> Path | None:
+        """Folder of the newest run with this name."""
         for entry in self.entries():
             if entry.run is not None and name and entry.run.name == name:
-                return StoredRun(entry.folder, entry.run)
+                return entry.folder
         return None
 
     def remove(self, folder: Path) -> None:
-        """Delete a run's folder."""
+        """Delete a run's folder; killed in the middle, it has left the list already."""
         if folder.parent != self.runs:
             raise RunDataError(f"{folder} is not a run of this store")
         with storage_errors(self.root):
-            shutil.rmtree(folder)
+            if folder.is_symlink():
+                folder.unlink()
+                return
+            leaving = self.runs / f"{temporary_prefix()}{folder.name}"
+            os.rename(folder, leaving)
+            shutil.rmtree(leaving)
 
 
 def _age_key(folder: Path) -> tuple[str, int]:
     """Runs by their time stamp, those of one second by when they were written."""
-    return folder.name[:15], folder.stat().st_mtime_ns
+    try:
+        return folder.name[:15], folder.stat().st_mtime_ns
+    except OSError:  # another process has just removed it
+        return folder.name[:15], 0

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from thunderfx.trace import TraceCtx
@@ -20,6 +21,10 @@ from thunderfx_cli.store.schema import Run, TraceIndex
 
 #: Folders with this prefix are being written, or were when their process died.
 TEMPORARY = ".tmp-"
+
+
+_HOST = re.sub(r"[^A-Za-z0-9]+", "", os.uname().nodename) or "host"
+_OWNER = re.compile(re.escape(TEMPORARY) + r"(?P<host>[A-Za-z0-9]+)-(?P<pid>\d{1,9})-")
 
 
 @contextlib.contextmanager
@@ -42,6 +47,11 @@ def new_id(target: str, now: float | None = None) -> str:
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
 
 
+def temporary_prefix() -> str:
+    """Start of the name of a folder that this process will rename or remove: machine and process."""
+    return f"{TEMPORARY}{_HOST}-{os.getpid()}-"
+
+
 class RunWriter:
     """One run being written. End it with :meth:`commit` or :meth:`abandon`."""
 
@@ -50,7 +60,7 @@ class RunWriter:
         self._runs = runs
         with storage_errors(runs):
             remove_stale(runs)
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-", dir=runs))
+            self._folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(), dir=runs))
             self._folder.chmod(0o755)
 
     def add_trace(self, subgraph: int, direction: str, stage: str, trace: TraceCtx, time_ms: float = 0.0) -> TraceIndex:
@@ -78,7 +88,7 @@ class RunWriter:
         final = self._runs / self.id
         with storage_errors(self._runs):
             with open(self._folder / "run.json", "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(run)))
+                file.write(msgspec.json.format(_encode(run)))
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(self._folder, final)
@@ -89,11 +99,29 @@ class RunWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _encode(run: Run) -> bytes:
+    """``run`` as JSON; bytes of an argument or path that are not UTF-8 are escaped rather than the run lost."""
+    try:
+        return msgspec.json.encode(run)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(run)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
 def remove_stale(runs: Path) -> None:
-    """Remove temporary folders whose process is gone."""
+    """Remove temporary folders whose process is gone; those of other machines, which share the store, stay."""
     for folder in runs.glob(f"{TEMPORARY}*"):
-        pid = folder.name.removeprefix(TEMPORARY).split("-", 1)[0]
-        if pid.isdigit() and not _alive(int(pid)):
+        owner = _OWNER.match(folder.name)
+        if owner and owner["host"] == _HOST and not _alive(int(owner["pid"])):
             shutil.rmtree(folder, ignore_errors=True)
 
 

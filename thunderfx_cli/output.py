@@ -1,0 +1,16 @@
+"""Writing a command's result to stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def write_result(text: str) -> None:
+    """Write ``text`` to stdout; a reader that has enough (``| head``) ends the command, quietly and with code 0."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
