@@ -10,10 +10,8 @@ import typer
 
 def run(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(help="file.py, file.py:attr or package.module:attr.")],
-    script_args: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="The script's arguments.")
-    ] = None,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="file.py, file.py:attr or package.module:attr.")],
+    script_args: Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="The script's arguments.")] = None,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", help="An input, name=4x64:f32; may be repeated.")
     ] = None,
@@ -47,7 +45,8 @@ def run(
 
     parsed = parse_target(target)  # before torch is imported: a typing error is answered at once
 
-    from thunderfx_cli.running.command import Request, execute
+    from thunderfx_cli.running.command import execute
+    from thunderfx_cli.running.request import Request
 
     request = Request(
         target=parsed,

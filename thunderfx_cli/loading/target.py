@@ -40,7 +40,7 @@ def parse_target(text: str) -> Target:
         raise UsageError(f"{text!r} is not a target", hint=FORMS)
     if Path(place).is_file():
         return Target(Path(place), None, attr)
-    if Path(place).is_dir():
+    if Path(place).is_dir() and not (attr and _DOTTED.match(place) and Path(place, "__init__.py").is_file()):
         raise UsageError(f"{place} is a directory, not a Python file", hint=_files_in(Path(place)))
     looks_like_path = "/" in place or place.endswith(".py") or not _DOTTED.match(place)
     if not looks_like_path and attr:

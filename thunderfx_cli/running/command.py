@@ -13,47 +13,22 @@ from typing import Any
 
 import msgspec
 
-from thunderfx_cli.errors import EXIT_GATE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER_CODE, CommandError, UsageError
-from thunderfx_cli.loading.mode import detect_mode
-from thunderfx_cli.loading.source import read_source
-from thunderfx_cli.loading.target import Target
+from thunderfx_cli.errors import (
+    EXIT_GATE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USER_CODE,
+    CommandError,
+    UsageError,
+    UserCodeError,
+)
 from thunderfx_cli.running.measured import Measured, dynamo_warnings
 from thunderfx_cli.running.options import RunOptions, resolve_device
-from thunderfx_cli.store import Store
+from thunderfx_cli.running.request import Request
+from thunderfx_cli.store import RunWriter, Store
 from thunderfx_cli.store.schema import Environment, Reading, Run
 
 Say = Callable[[str], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """The command line, parsed."""
-
-    target: Target
-    target_text: str
-    script_args: tuple[str, ...]
-    input_specs: tuple[str, ...]
-    device: str
-    executors: tuple[str, ...] | None
-    steps: int
-    warmup: int
-    seed: int
-    backward: bool
-    dynamic: bool | None
-    fullgraph: bool
-    strict: bool
-    check: bool
-    compile_name: str | None
-    name: str
-    store: Path | None
-
-    def mode(self) -> str:
-        if self.target.path is None:
-            return "model"
-        if self.compile_name:
-            return "script"
-        source = read_source(self.target.path)
-        return detect_mode(source, str(self.target.path), self.target.attr, input_specs=self.input_specs)
 
 
 def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
@@ -63,9 +38,22 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
         raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
     if mode == "model" and request.script_args:
         raise UsageError("arguments after -- go to a script, and this target is a model")
-    store = Store.find(request.store)
     started = datetime.now().astimezone()
-    with _progress(enabled=not quiet and not as_json) as say:
+    writer = Store.find(request.store).new_run(request.target_name)  # first of all: a store that cannot be written
+    try:
+        run, outcome = _run(request, mode, writer, started, show_progress=not quiet and not as_json)
+        writer.commit(run)
+    except BaseException:
+        writer.abandon()
+        raise
+    return _report(run, outcome, as_json=as_json, quiet=quiet)
+
+
+def _run(
+    request: Request, mode: str, writer: RunWriter, started: datetime, *, show_progress: bool
+) -> tuple[Run, _Outcome]:
+    """Measure, and write what is to be stored."""
+    with _progress(enabled=show_progress) as say:
         say("importing torch")
         start = time.perf_counter_ns()
         from thunderfx.dynamo.capture import dynamo_compile_ms
@@ -79,15 +67,28 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
         measured.add_sample("import", (time.perf_counter_ns() - start) / 1e6)
         outcome = _Outcome()
         options = _options(request)
+        environment = _environment(request, options)  # before a script changes the working directory
         with dynamo_warnings(measured.warnings), _nvml(options, measured):
             compiled_before = dynamo_compile_ms()
             _measure(request, mode, options, measured, outcome, say)
             measured.dynamo_ms = dynamo_compile_ms() - compiled_before
         if mode == "script" and not measured.subgraphs and outcome.status == "complete":
             raise _nothing_compiled(request)
-        breaks = _breaks_since(outcome.breaks_before)
-        run = _store(request, mode, options, measured, outcome, breaks, store, started, say)
-    return _report(run, outcome, as_json=as_json, quiet=quiet)
+        say("storing the run")
+        from thunderfx_cli.running.record import record_run
+
+        run = record_run(
+            request,
+            measured,
+            writer,
+            mode=mode,
+            created=started,
+            environment=environment,
+            status=outcome.status,
+            error=outcome.error.message if outcome.error else "",
+            breaks=_breaks_since(outcome.breaks_before),
+        )
+    return run, outcome
 
 
 @dataclasses.dataclass
@@ -141,7 +142,7 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
                 say=say,
             )
             if outcome.exit_code:
-                outcome.status = "failed"
+                raise UserCodeError(f"{request.target} ended with exit code {outcome.exit_code}")
         else:
             _measure_model(request, options, measured, say)
             if measured.check is not None and not measured.check.ok:
@@ -207,73 +208,13 @@ def _progress(*, enabled: bool) -> Iterator[Say]:
         yield lambda text: status.update(escape(text))
 
 
-def _store(
-    request: Request,
-    mode: str,
-    options: RunOptions,
-    measured: Measured,
-    outcome: _Outcome,
-    breaks: list[Any],
-    store: Store,
-    started: datetime,
-    say: Say,
-) -> Run:
-    from thunderfx_cli.running import record
-
-    say("storing the run")
-    if not measured.subgraphs:
-        measured.warnings.append("nothing was compiled: no call went through torch.compile or thunderfx")
-    target = request.target.path.stem if request.target.path is not None else str(request.target.module)
-    writer = store.new_run(target, request.name)
-    try:
-        run = Run(
-            id=writer.id,
-            name=request.name,
-            created=started.isoformat(timespec="seconds"),
-            status=outcome.status,
-            error=outcome.error.message if outcome.error else "",
-            command=tuple(sys.argv),
-            target=request.target_text,
-            mode=mode,
-            options=_stored_options(request),
-            environment=_environment(request, options),
-            subgraphs=record.record_subgraphs(measured, writer),
-            graph_breaks=record.graph_breaks(breaks),
-            timings=record.timings(measured),
-            compile_stages_ms=record.compile_stages(measured),
-            memory=record.memory(measured),
-            warnings=tuple(measured.warnings),
-            check=measured.check,
-        )
-        writer.commit(run)
-    except BaseException:
-        writer.abandon()
-        raise
-    return run
-
-
-def _stored_options(request: Request) -> dict[str, str | int | float | bool | None]:
-    return {
-        "device": request.device,
-        "executors": ",".join(request.executors) if request.executors else None,
-        "inputs": " ".join(request.input_specs) or None,
-        "steps": request.steps,
-        "warmup": request.warmup,
-        "seed": request.seed,
-        "backward": request.backward,
-        "dynamic": request.dynamic,
-        "fullgraph": request.fullgraph,
-        "strict": request.strict,
-    }
-
-
 def _environment(request: Request, options: RunOptions) -> Environment:
     from thunderfx.profiling.environment import describe
 
     folder = request.target.path.absolute().parent if request.target.path is not None else Path.cwd()
-    facts = {key: value for key, value in describe(options.device, folder).items() if value is not None}
+    facts = describe(options.device, folder)
     fields = {field.name for field in msgspec.structs.fields(Environment)}
-    return msgspec.convert({k: v for k, v in facts.items() if k in fields}, Environment)
+    return msgspec.convert({k: v for k, v in facts.items() if k in fields and v is not None}, Environment)
 
 
 def _report(run: Run, outcome: _Outcome, *, as_json: bool, quiet: bool) -> int:

@@ -2,23 +2,65 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.bound_symbol import DEL
 
 from thunderfx_cli.running.measured import Measured
+from thunderfx_cli.running.request import Request
 from thunderfx_cli.store import RunWriter
 from thunderfx_cli.store.schema import (
+    Environment,
     Fallback,
     GraphBreak,
     Memory,
     Reading,
+    Run,
     SubgraphIndex,
     Timing,
     TraceIndex,
 )
+
+
+def record_run(
+    request: Request,
+    measured: Measured,
+    writer: RunWriter,
+    *,
+    mode: str,
+    created: datetime,
+    environment: Environment,
+    status: str,
+    error: str,
+    breaks: Iterable[Any],
+) -> Run:
+    """Write the traces and return what ``run.json`` is to hold."""
+    warnings = list(measured.warnings)
+    if not measured.subgraphs:
+        warnings.append("nothing was compiled: no call went through torch.compile or thunderfx")
+    return Run(
+        id=writer.id,
+        name=request.name,
+        created=created.isoformat(timespec="seconds"),
+        status=status,
+        error=error,
+        command=tuple(sys.argv),
+        target=request.target_text,
+        mode=mode,
+        options=request.stored_options(),
+        environment=environment,
+        subgraphs=record_subgraphs(measured, writer),
+        graph_breaks=graph_breaks(breaks),
+        timings=timings(measured),
+        compile_stages_ms=compile_stages(measured),
+        memory=memory(measured),
+        warnings=tuple(warnings),
+        check=measured.check,
+    )
 
 
 def record_subgraphs(measured: Measured, writer: RunWriter) -> tuple[SubgraphIndex, ...]:

@@ -28,17 +28,17 @@ class Store:
     def find(cls, explicit: Path | None = None) -> Store:
         """``--store``, else ``THUNDERFX_HOME``, else ``.thunderfx`` here or above, else ``.thunderfx`` here."""
         if explicit is not None:
-            return cls(explicit)
+            return cls(explicit.absolute())
         home = os.environ.get("THUNDERFX_HOME")
         if home:
-            return cls(Path(home))
+            return cls(Path(home).absolute())
         here = Path.cwd()
         for folder in (here, *here.parents):
             if (folder / STORE_NAME).is_dir():
                 return cls(folder / STORE_NAME)
         return cls(here / STORE_NAME)
 
-    def new_run(self, target: str, name: str = "") -> RunWriter:
+    def new_run(self, target: str) -> RunWriter:
         """Begin a run of the target called ``target``. Raises ``CommandError`` where the store cannot be written."""
         with storage_errors(self.root):
             self.runs.mkdir(parents=True, exist_ok=True)

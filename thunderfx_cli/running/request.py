@@ -1,0 +1,62 @@
+"""What the command line of ``thunderfx run`` asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from thunderfx_cli.loading.mode import detect_mode
+from thunderfx_cli.loading.source import read_source
+from thunderfx_cli.loading.target import Target
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The command line, parsed."""
+
+    target: Target
+    target_text: str
+    script_args: tuple[str, ...]
+    input_specs: tuple[str, ...]
+    device: str
+    executors: tuple[str, ...] | None
+    steps: int
+    warmup: int
+    seed: int
+    backward: bool
+    dynamic: bool | None
+    fullgraph: bool
+    strict: bool
+    check: bool
+    compile_name: str | None
+    name: str
+    store: Path | None
+
+    @property
+    def target_name(self) -> str:
+        """What the run's id says of the target."""
+        return self.target.path.stem if self.target.path is not None else str(self.target.module)
+
+    def stored_options(self) -> dict[str, str | int | float | bool | None]:
+        """The options that say what was run."""
+        return {
+            "device": self.device,
+            "executors": ",".join(self.executors) if self.executors else None,
+            "inputs": " ".join(self.input_specs) or None,
+            "steps": self.steps,
+            "warmup": self.warmup,
+            "seed": self.seed,
+            "backward": self.backward,
+            "dynamic": self.dynamic,
+            "fullgraph": self.fullgraph,
+            "strict": self.strict,
+        }
+
+    def mode(self) -> str:
+        """``"model"`` or ``"script"``; reads the file, and runs nothing of it."""
+        if self.target.path is None:
+            return "model"
+        if self.compile_name:
+            return "script"
+        source = read_source(self.target.path)
+        return detect_mode(source, str(self.target.path), self.target.attr, input_specs=self.input_specs)
