@@ -145,16 +145,19 @@ def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], no
         write_result(text)
         return
     from rich.syntax import Syntax
+    from rich.text import Text
 
     from thunderfx_cli.render.console import stdout_console
 
     console = stdout_console()
-    syntax = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=False)
+    shown: Syntax | Text = Text(text)
+    if not console.no_color:
+        shown = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=False)
     if text.count("\n") > console.height:
         import os
 
         os.environ.setdefault("LESS", "-RFX")
         with console.pager(styles=not console.no_color):
-            console.print(syntax)
+            console.print(shown)
     else:
-        console.print(syntax)
+        console.print(shown)
