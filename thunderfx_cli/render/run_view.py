@@ -29,7 +29,8 @@ def render_run(run: Run) -> Iterator[RenderableType]:
     """Environment, subgraphs, graph breaks, timing, memory, warnings, and what to type next."""
     yield Text(environment_line(run))
     if run.status != "complete":
-        yield Text(f"run {run.status}: {one_line(run.error)}" if run.error else f"run {run.status}", style="bold red")
+        text = f"run {run.status}: {run.error}" if run.error else f"run {run.status}"
+        yield Text(one_line(text), style="bold red")
     if run.subgraphs:
         yield _heading("Subgraphs")
         yield _subgraph_table(run.subgraphs)
