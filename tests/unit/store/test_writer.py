@@ -189,3 +189,17 @@ def test_removing_a_link_spares_what_it_points_to(tmp_path):
     store.remove(store.locate(other.name))
     assert names(store) == []
     assert (other / "run.json").exists()
+
+
+def test_a_removal_that_stops_in_the_middle_has_left_the_list(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    run = write(store)
+
+    def stop(folder: Path) -> None:
+        (folder / "run.json").unlink()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("thunderfx_cli.store.store.shutil.rmtree", stop)
+    with pytest.raises(CommandError, match="Input/output error"):
+        store.remove(store.runs / run)
+    assert store.entries() == []
