@@ -20,7 +20,10 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print the differences as JSON.")] = False,
     store: Annotated[Path | None, typer.Option("--store", help="Where runs are stored.")] = None,
 ) -> None:
-    """Compare two runs: their traces by structure, then time and memory."""
+    """Compare two runs: their traces by structure, then time and memory.
+
+    Example: thunderfx diff before after
+    """
     import gc
 
     from thunderfx_cli.comparison import compare_runs
@@ -32,11 +35,10 @@ def diff(
     if as_json:
         typer.echo(to_json(result))
         return
-    from rich.console import Console
-
+    from thunderfx_cli.render.console import stdout_console
     from thunderfx_cli.render.diff_view import render_run_diff
 
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = stdout_console()
     for line in render_run_diff(result, context=context):
         console.print(line)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -219,7 +218,10 @@ def _environment(request: Request, options: RunOptions) -> Environment:
 
 def _report(run: Run, outcome: _Outcome, *, as_json: bool, quiet: bool) -> int:
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(run)).decode() + "\n")
+        from thunderfx_cli.output import write_result
+        from thunderfx_cli.render.json_text import json_text
+
+        write_result(json_text(run) + "\n")
     elif quiet:
         print(run.id)
     else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 
 from thunderfx.trace.bound_symbol import DEL, BoundSymbol, bodies_in, names_in
+from thunderfx.trace.printer import print_arg
 from thunderfx.trace.trace import TraceCtx
+from thunderfx.trace.values import Arg, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg
 
 _SYMBOL = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 #: Names that printed programs use for themselves.
@@ -45,7 +48,7 @@ def check(trace: TraceCtx) -> None:
             fail(where, f"{name!r} is used after del" if name in seen else f"{name!r} is used but never defined")
 
     def line_names(line: BoundSymbol, where: str) -> None:
-        if line.symbol != DEL and not (_SYMBOL.match(line.symbol) and not _has_keyword(line.symbol)):
+        if line.symbol != DEL and not _is_symbol(line.symbol):
             fail(where, f"{line.symbol!r} is not a qualified name")
         for key, _ in line.kwargs:
             if not (key.isidentifier() and not keyword.iskeyword(key)):
@@ -65,13 +68,36 @@ def check(trace: TraceCtx) -> None:
         if line.symbol == DEL:
             alive.difference_update(line.uses())
         for arg in (*line.args, *(value for _, value in line.kwargs)):
+            if isinstance(arg, (bool, int, float, str, Ref)) or arg is None:
+                continue
             for body in bodies_in(arg):
                 check(body.trace)
+            try:
+                _check_literals(arg)
+            except ValueError as e:
+                fail(where, str(e))
         for var in line.defines():
             define(var.name, where)
     for name in names_in(trace.outputs):
         use(name, "outputs")
 
 
-def _has_keyword(symbol: str) -> bool:
-    return any(keyword.iskeyword(part) for part in symbol.split("."))
+@functools.lru_cache(maxsize=4096)
+def _is_symbol(text: str) -> bool:
+    return _SYMBOL.match(text) is not None and not any(map(keyword.iskeyword, text.split(".")))
+
+
+def _check_literals(arg: Arg) -> None:
+    """Raise ``ValueError`` for a literal that cannot be printed as the constant that it claims to be."""
+    if isinstance(arg, Literal):
+        print_arg(arg)
+    elif isinstance(arg, (ListArg, TupleArg)):
+        for item in arg.items:
+            _check_literals(item)
+    elif isinstance(arg, DictArg):
+        for key, value in arg.items:
+            _check_literals(key)
+            _check_literals(value)
+    elif isinstance(arg, SliceArg):
+        for item in (arg.start, arg.stop, arg.step):
+            _check_literals(item)
