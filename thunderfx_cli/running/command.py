@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from thunderfx_cli.running.measured import Measured, dynamo_warnings
 from thunderfx_cli.running.options import RunOptions, resolve_device
 from thunderfx_cli.running.request import Request
 from thunderfx_cli.store import RunWriter, Store
+from thunderfx_cli.store.reader import read_run
 from thunderfx_cli.store.schema import Environment, Reading, Run
 
 Say = Callable[[str], None]
@@ -40,12 +41,13 @@ def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
     started = datetime.now().astimezone()
     writer = Store.find(request.store).new_run(request.target_name)  # first of all: a store that cannot be written
     try:
-        run, outcome = _run(request, mode, writer, started, show_progress=not quiet and not as_json)
-        writer.commit(run)
+        with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():  # what the user's code prints
+            run, outcome = _run(request, mode, writer, started, show_progress=not quiet and not as_json)
+        folder = writer.commit(run)
     except BaseException:
         writer.abandon()
         raise
-    return _report(run, outcome, as_json=as_json, quiet=quiet)
+    return _report(read_run(folder), outcome, as_json=as_json, quiet=quiet)
 
 
 def _run(
@@ -217,6 +219,8 @@ def _environment(request: Request, options: RunOptions) -> Environment:
 
 
 def _report(run: Run, outcome: _Outcome, *, as_json: bool, quiet: bool) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     if as_json:
         from thunderfx_cli.output import write_result
         from thunderfx_cli.render.json_text import json_text
