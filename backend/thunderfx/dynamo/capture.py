@@ -48,7 +48,7 @@ def all_graph_breaks() -> list[GraphBreakInfo]:
     """Every graph break of this process so far, also where no graph came before the break."""
     from torch._dynamo import output_graph
 
-    reasons: list[Any] = output_graph.graph_break_reasons  # type: ignore[attr-defined]
+    reasons: list[Any] = getattr(output_graph, "graph_break_reasons", [])
     return [break_info(reason) for reason in reasons]
 
 
