@@ -42,14 +42,10 @@ def run(
     Example: thunderfx run model.py --input x=4x64:f32 --steps 20
     """
     from thunderfx_cli.loading.target import parse_target
-
-    parsed = parse_target(target)  # before torch is imported: a typing error is answered at once
-
-    from thunderfx_cli.running.command import execute
     from thunderfx_cli.running.request import Request
 
     request = Request(
-        target=parsed,
+        target=parse_target(target),
         target_text=target,
         script_args=tuple(script_args or ()),
         input_specs=tuple(inputs or ()),
@@ -67,6 +63,10 @@ def run(
         name=name,
         store=store,
     )
-    code = execute(request, as_json=as_json, quiet=quiet)
+    mode = request.mode()  # before torch is imported: a typing error is answered at once
+
+    from thunderfx_cli.running.command import execute
+
+    code = execute(request, mode, as_json=as_json, quiet=quiet)
     if code:
         raise typer.Exit(code)

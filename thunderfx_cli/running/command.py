@@ -33,13 +33,8 @@ from thunderfx_cli.store.schema import Environment, Reading, Run
 Say = Callable[[str], None]
 
 
-def execute(request: Request, *, as_json: bool, quiet: bool) -> int:
+def execute(request: Request, mode: str, *, as_json: bool, quiet: bool) -> int:
     """Run, store, print. Returns the exit code; raises :class:`CommandError` for what the user can mend."""
-    mode = request.mode()
-    if mode == "script" and request.check:
-        raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
-    if mode == "model" and request.script_args:
-        raise UsageError("arguments after -- go to a script, and this target is a model")
     started = datetime.now().astimezone()
     writer = Store.find(request.store).new_run(request.target_name)  # first of all: a store that cannot be written
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from thunderfx_cli.errors import UsageError
 from thunderfx_cli.loading.mode import detect_mode
 from thunderfx_cli.loading.source import read_source
 from thunderfx_cli.loading.target import Target
@@ -53,7 +54,19 @@ class Request:
         }
 
     def mode(self) -> str:
-        """``"model"`` or ``"script"``; reads the file, and runs nothing of it."""
+        """``"model"`` or ``"script"``; reads the file, and runs nothing of it.
+
+        Raises :class:`UserCodeError` for a file that is no Python, and :class:`UsageError` for options that do not go
+        with the mode.
+        """
+        mode = self._mode()
+        if mode == "script" and self.check:
+            raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
+        if mode == "model" and self.script_args:
+            raise UsageError("arguments after -- go to a script, and this target is a model")
+        return mode
+
+    def _mode(self) -> str:
         if self.target.path is None:
             return "model"
         if self.compile_name:
