@@ -1,4 +1,8 @@
-"""Redirecting ``torch.compile`` while a script runs, and compiling objects that the script never compiles."""
+"""Redirecting ``torch.compile`` while a script runs, and compiling objects that the script never compiles.
+
+Private names of torch used here (checked on 2.13): ``nn.Module._call_impl`` and ``_compiled_call_impl``,
+``torch._dynamo.external_utils.wrap_inline``.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +49,12 @@ def redirected_compile(wrap_compile: WrapCompile, on_compiled: OnCompiled | None
 
     @functools.wraps(original_method)
     def compile_module(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        call = self._call_impl
+        if type(self).forward.__module__.startswith("torch.nn."):
+            # Dynamo starts in no frame of torch's own files; here it starts in one that calls it.
+            call = torch._dynamo.external_utils.wrap_inline(call)
         # Past nn.Module.__setattr__, which would register a compiled object that is itself a module as a submodule.
-        object.__setattr__(self, "_compiled_call_impl", torch.compile(self._call_impl, *args, **kwargs))
+        object.__setattr__(self, "_compiled_call_impl", torch.compile(call, *args, **kwargs))
 
     torch.compile = compile
     torch.nn.Module.compile = compile_module  # type: ignore[method-assign]

@@ -90,6 +90,7 @@ def _record(number: int, info: Any, writer: RunWriter) -> SubgraphIndex:
         compile_ms=info.compile_ms,
         inputs=tuple(f"{name}: {kind}" for name, kind in info.inputs),
         replaces=info.replaces,
+        reason=info.recompile_reason,
         code=info.code,
         fallbacks=tuple(Fallback(item.where, item.stage, item.reason) for item in info.fallbacks),
         backward_status=info.backward_status,

@@ -2,7 +2,7 @@
 
 from thunderfx.dynamo.compiled import ThunderFXCompiledObject
 from thunderfx.dynamo.compiler import ThunderCompileError, ThunderCompiler
-from thunderfx.dynamo.entry import thunderfx
+from thunderfx.dynamo.entry import last_traces, thunderfx
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "ThunderCompileError",
     "ThunderCompiler",
     "ThunderFXCompiledObject",
+    "last_traces",
     "thunderfx",
 ]

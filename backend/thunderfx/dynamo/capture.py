@@ -2,7 +2,7 @@
 
 Private names of torch used here (checked on 2.13): ``CompileContext`` and ``TracingContext`` of ``torch._guards``,
 ``GraphModule.compile_subgraph_reason`` and ``graph_break_reasons`` of torch/_dynamo/output_graph.py,
-``compilation_time_metrics`` of torch/_dynamo/utils.py, ``boxed_nop`` of
+``compilation_time_metrics`` and ``get_metrics_context`` of torch/_dynamo/utils.py, ``boxed_nop`` of
 torch/_dynamo/backends/debugging.py.
 """
 
@@ -25,6 +25,14 @@ def compile_id() -> tuple[str, str]:
     if current is None:
         return "", ""
     return str(current), f"{getattr(current, 'compiled_autograd_id', None)}/{getattr(current, 'frame_id', None)}"
+
+
+def failed_guard() -> str:
+    """Why the code under compilation is compiled again, ``""`` for a first compilation."""
+    from torch._dynamo.utils import get_metrics_context
+
+    metrics: dict[str, Any] = getattr(get_metrics_context(), "_metrics", {})
+    return str(metrics.get("recompile_reason") or "")
 
 
 def graph_break_of(graph: torch.fx.GraphModule) -> GraphBreakInfo | None:

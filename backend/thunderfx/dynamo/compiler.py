@@ -12,14 +12,14 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 
 from thunderfx.codegen import boxed
-from thunderfx.dynamo.capture import code_of, compile_id, graph_break_of, run_as_is
+from thunderfx.dynamo.capture import code_of, compile_id, failed_guard, graph_break_of, run_as_is
 from thunderfx.dynamo.limits import eager_reason
 from thunderfx.dynamo.partition import partition
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 from thunderfx.executors import Executor, resolve_executors
-from thunderfx.lowering import input_sources, lower_graph
+from thunderfx.lowering import input_sources, lower_graph, raise_graph
 from thunderfx.lowering.value_types import hinted_bytes
-from thunderfx.passes.pipeline import Transform, run_stages
+from thunderfx.passes.pipeline import Transform, at_level, run_stage, run_stages, transform_name
 from thunderfx.passes.stage import Stage
 
 _log = logging.getLogger("thunderfx")
@@ -33,7 +33,7 @@ class ThunderCompiler:
     """A backend for ``torch.compile``: ``torch.compile(model, backend=ThunderCompiler())``.
 
     ``executors`` names what may run lines, in order of preference. ``transforms`` are called with each forward and
-    each backward trace. Where a stage of ours fails, that direction of the subgraph runs as AOTAutograd's graph and
+    each backward trace, those marked ``@transform(level="torch")`` with the trace of the Dynamo graph. Where a stage of ours fails, that direction of the subgraph runs as AOTAutograd's graph and
     ``SubgraphInfo.fallbacks`` says why; ``strict=True`` raises :class:`ThunderCompileError` instead.
 
     ``subgraph_infos`` holds one record for each Dynamo graph, in order of compilation.
@@ -62,6 +62,7 @@ class ThunderCompiler:
         sources = self._acquire(info, graph)
 
         reason = eager_reason(graph)
+        graph = self._transform(info, graph)
         if reason is not None:
             return self._run_in_eager(info, graph, reason)
 
@@ -105,6 +106,7 @@ class ThunderCompiler:
         previous = self._last_of_code.get(code_id) if code_id else None
         if previous is not None and previous[0] != whole_id:
             info.replaces = previous[1]
+            info.recompile_reason = failed_guard()
         if code_id:
             self._last_of_code[code_id] = (whole_id, info.index)
         self.subgraph_infos.append(info)
@@ -124,6 +126,21 @@ class ThunderCompiler:
         info.inputs = [(var.source or var.name, var.type) for var in trace.inputs]
         info.stages["graph"].append(Stage("torch", trace, (time.perf_counter_ns() - start) / 1e6))
         return sources
+
+    def _transform(self, info: SubgraphInfo, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """The graph after the transforms of the torch level; where one of them fails, as it was before all of them."""
+        before = info.trace("graph")
+        stage = "torch"
+        try:
+            trace = before
+            for transform in at_level(self.transforms, "torch"):
+                if trace is not None:
+                    stage = f"torch:{transform_name(transform)}"
+                    trace = run_stage(stage, transform, trace, info.stages["graph"].append)
+            return graph if trace is None or trace is before else raise_graph(trace, graph)
+        except Exception as e:
+            self._fall_back(info, "graph", stage, e)
+            return graph
 
     def _compile(
         self,

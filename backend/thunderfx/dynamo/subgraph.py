@@ -42,7 +42,8 @@ class SubgraphInfo:
     index: int
     code: str = ""  #: ``"forward (model.py:12)"``, the code object that Dynamo compiled
     compile_id: str = ""
-    replaces: int | None = None
+    replaces: int | None = None  #: index of the subgraph of the same code that no longer fitted
+    recompile_reason: str = ""  #: the guard that failed, for a subgraph that replaces another
     graph_break: GraphBreakInfo | None = None
     inputs: list[tuple[str, ValueType]] = dataclasses.field(default_factory=list)
     stages: dict[str, list[Stage]] = dataclasses.field(

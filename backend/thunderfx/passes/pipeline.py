@@ -13,6 +13,29 @@ from thunderfx.passes.views import remove_noop_views
 from thunderfx.trace import TraceCtx
 
 Transform = Callable[[TraceCtx], TraceCtx]
+LEVELS = ("torch", "aten")
+
+
+def transform(*, level: str = "aten", name: str = "") -> Callable[[Transform], Transform]:
+    """Decorator that says where a transform applies and how its stage is called.
+
+    ``level="torch"``: once per subgraph, to the trace of Dynamo's graph, before differentiation. ``level="aten"``,
+    which is what a plain callable gets: to the forward and to the backward trace (``trace.name`` tells which).
+    Raises ``ValueError`` for another level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level is one of {', '.join(map(repr, LEVELS))}, not {level!r}")
+
+    def mark(function: Transform) -> Transform:
+        function.level = level  # type: ignore[attr-defined]
+        function.name = name or transform_name(function)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def at_level(transforms: Sequence[Transform], level: str) -> list[Transform]:
+    return [transform for transform in transforms if getattr(transform, "level", "aten") == level]
 
 
 def stages_after_lowering(transforms: Sequence[Transform]) -> list[tuple[str, Transform]]:
@@ -35,11 +58,18 @@ def run_stages(trace: TraceCtx, transforms: Sequence[Transform], record: Callabl
 
     An exception from a pass is raised as it is; ``Stage`` results before it are recorded.
     """
-    for name, apply in stages_after_lowering(transforms):
-        start = time.perf_counter_ns()
-        result = apply(trace)
-        if not isinstance(result, TraceCtx):
-            raise TypeError(f"stage {name!r} returned {type(result).__name__}, not a TraceCtx")
+    for name, apply in stages_after_lowering(at_level(transforms, "aten")):
+        trace = run_stage(name, apply, trace, record)
+    return trace
+
+
+def run_stage(name: str, apply: Transform, trace: TraceCtx, record: Callable[[Stage], None]) -> TraceCtx:
+    """Run one stage. Raises ``TypeError`` where it returns anything but a trace."""
+    start = time.perf_counter_ns()
+    result = apply(trace)
+    if not isinstance(result, TraceCtx):
+        raise TypeError(f"stage {name!r} returned {type(result).__name__}, not a TraceCtx")
+    if result is not trace:
         trace = result.replace(provenance=f"{trace.name}, after {name}")
-        record(Stage(name, trace, (time.perf_counter_ns() - start) / 1e6))
+    record(Stage(name, trace, (time.perf_counter_ns() - start) / 1e6))
     return trace
