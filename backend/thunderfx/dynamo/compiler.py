@@ -33,8 +33,9 @@ class ThunderCompiler:
     """A backend for ``torch.compile``: ``torch.compile(model, backend=ThunderCompiler())``.
 
     ``executors`` names what may run lines, in order of preference. ``transforms`` are called with each forward and
-    each backward trace, those marked ``@transform(level="torch")`` with the trace of the Dynamo graph. Where a stage of ours fails, that direction of the subgraph runs as AOTAutograd's graph and
-    ``SubgraphInfo.fallbacks`` says why; ``strict=True`` raises :class:`ThunderCompileError` instead.
+    each backward trace, those marked ``@transform(level="torch")`` with the trace of the Dynamo graph. Where a stage of
+    ours fails, that direction of the subgraph runs as AOTAutograd's graph and ``SubgraphInfo.fallbacks`` says why;
+    ``strict=True`` raises :class:`ThunderCompileError` instead.
 
     ``subgraph_infos`` holds one record for each Dynamo graph, in order of compilation.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -70,9 +71,9 @@ class _Raising:
             node = self.graph.call_function(resolve(line.symbol) if target is None else target, args, kwargs)
         node.meta = {key: value for key, value in self.meta.items() if key not in ("example_value", "val")}
         if line.unpack:
-            for index, variable in enumerate(line.outputs):
-                if variable is not None:
-                    self.values[variable.name] = item = self.graph.call_function(operator.getitem, (node, index))
+            for index, output in enumerate(line.outputs):
+                if output is not None:
+                    self.values[output.name] = item = self.graph.call_function(operator.getitem, (node, index))
                     item.meta = dict(node.meta)
         else:
             for variable in line.defines():
@@ -125,4 +126,5 @@ def _literal(kind: str, text: str) -> Any:
         return getattr(torch, text)
     if kind == "ellipsis":
         return ...
-    return {"device": torch.device, "op": resolve, "int": int, "float": float, "complex": complex}[kind](text)
+    read: dict[str, Callable[[str], Any]] = {"device": torch.device, "op": resolve, "int": int, "float": float}
+    return read.get(kind, complex)(text)
