@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 from collections.abc import Callable
@@ -101,7 +102,9 @@ def test_module_compile_is_redirected_and_registers_no_submodule(run: Run) -> No
     assert net(torch.ones(1, 2)).shape == (1, 2)
     """
     _, calls = run(source)
-    assert [(type(fn.__self__), options) for fn, options in calls] == [(torch.nn.Linear, {"fullgraph": True})]
+    assert [(type(inspect.unwrap(fn).__self__), options) for fn, options in calls] == [
+        (torch.nn.Linear, {"fullgraph": True})
+    ]
 
 
 def test_backend_objects_stay_and_are_seen(run: Run) -> None:
@@ -161,7 +164,7 @@ def test_syntax_error(run: Run) -> None:
 )
 def test_compile_name_compiles_a_module_once_and_in_place(run: Run, source: str) -> None:
     _, calls = run(f"import torch\nx = torch.ones(2)\n{source}", compile_name="net")
-    assert [type(fn.__self__) for fn, _ in calls] == [torch.nn.ReLU]
+    assert [type(inspect.unwrap(fn).__self__) for fn, _ in calls] == [torch.nn.ReLU]
 
 
 def test_compile_name_of_a_class_compiles_its_instances(run: Run) -> None:
@@ -176,7 +179,7 @@ def test_compile_name_of_a_class_compiles_its_instances(run: Run) -> None:
     Net()
     """
     _, calls = run(source, compile_name="Net")
-    assert [type(fn.__self__).__name__ for fn, _ in calls] == ["Net", "Net"]
+    assert [type(inspect.unwrap(fn).__self__).__name__ for fn, _ in calls] == ["Net", "Net"]
 
 
 def test_compile_name_of_a_function(run: Run) -> None:
