@@ -191,8 +191,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_one_call(name):
-    assert_like_eager(MODELS[name])
+def test_like_eager(name):
+    assert_like_eager(MODELS[name], calls=3)
 
 
 @pytest.mark.parametrize(

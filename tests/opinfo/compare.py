@@ -126,17 +126,24 @@ def failure(entry: Entry, compile_fn: Callable[[Any], Any], *, most: int = 3) ->
             want = _run(call, copied(sample))
         except Exception:
             continue
-        try:
-            got = _run(compile_fn(call), copied(sample))
-        except Exception as e:
-            return f"{type(e).__name__}: {(str(e).splitlines() or [''])[0][:160]}"
-        for what, left, right in (("output", want[0], got[0]), ("gradient", want[1], got[1])):
-            if len(left) != len(right):
-                return f"eager has {len(left)} {what}s, compiled {len(right)}"
-            for number, pair in enumerate(zip(left, right, strict=True)):
-                problem = _difference(*pair, values=values)
-                if problem:
-                    return f"{what} {number}: {problem}"
-        if not torch.equal(want[2], got[2]):
-            return "the generator's state differs"
+        compiled = compile_fn(call)
+        for turn in ("", "second call: "):
+            try:
+                got = _run(compiled, copied(sample))
+            except Exception as e:
+                return f"{turn}{type(e).__name__}: {(str(e).splitlines() or [''])[0][:160]}"
+            problem = _unlike(want, got, values=values)
+            if problem:
+                return turn + problem
     return None
+
+
+def _unlike(want: Any, got: Any, *, values: bool) -> str | None:
+    for what, left, right in (("output", want[0], got[0]), ("gradient", want[1], got[1])):
+        if len(left) != len(right):
+            return f"eager has {len(left)} {what}s, compiled {len(right)}"
+        for number, pair in enumerate(zip(left, right, strict=True)):
+            problem = _difference(*pair, values=values)
+            if problem:
+                return f"{what} {number}: {problem}"
+    return None if torch.equal(want[2], got[2]) else "the generator's state differs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from thunderfx.codegen import boxed
 from thunderfx.dynamo.capture import code_of, compile_id, failed_guard, graph_break_of, run_as_is
+from thunderfx.dynamo.direct import Programs, direct
 from thunderfx.dynamo.limits import eager_reason
 from thunderfx.dynamo.partition import partition
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
@@ -67,18 +69,24 @@ class ThunderCompiler:
         if reason is not None:
             return self._run_in_eager(info, graph, reason)
 
-        def compiler(direction: str, differentiated: bool = True) -> Callable[..., Any]:
-            def compile_direction(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-                info.needs_backward = differentiated
-                return self._compile(info, direction, module, inputs, sources)
+        programs = Programs()
 
-            return compile_direction
+        def forward(module: torch.fx.GraphModule, inputs: list[Any], differentiated: bool = True) -> Any:
+            info.needs_backward = differentiated
+            program = self._compile(info, "forward", module, inputs, sources)
+            programs.set_forward(program, inputs, differentiated)
+            return program
+
+        def backward(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+            program = self._compile(info, "backward", module, inputs, sources)
+            programs.set_backward(program, module)
+            return program
 
         try:
             compiled: Callable[..., Any] = aot_autograd(
-                fw_compiler=compiler("forward"),
-                bw_compiler=compiler("backward"),
-                inference_compiler=compiler("forward", differentiated=False),
+                fw_compiler=forward,
+                bw_compiler=backward,
+                inference_compiler=functools.partial(forward, differentiated=False),
                 partition_fn=partition,
                 keep_inference_input_mutations=True,
             )(graph, example_inputs)
@@ -89,7 +97,7 @@ class ThunderCompiler:
                 raise
             return self._run_in_eager(info, graph, f"{type(e).__name__}: {e}")
         info.compile_ms = (time.perf_counter_ns() - start) / 1e6
-        return compiled
+        return direct(compiled, programs)
 
     def _run_in_eager(self, info: SubgraphInfo, graph: torch.fx.GraphModule, reason: str) -> Callable[..., Any]:
         """Run Dynamo's graph itself: torch cannot differentiate it ahead of time, or not rightly."""
