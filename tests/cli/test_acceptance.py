@@ -106,10 +106,10 @@ def test_one_activation_changes_exactly_its_lines(shell):
     changed = [line.strip() for line in text.splitlines() if line.strip()[:2] in ("- ", "+ ")]
     symbols = [line.split(" = ")[1].split("(")[0] for line in changed]
     assert symbols == [
-        "aten.relu.default",
-        "aten.tanh.default",
-        "aten.threshold_backward.default",
-        "aten.tanh_backward.default",
+        "aten.relu_.default",
+        "aten.tanh_.default",
+        "aten.threshold_backward.grad_input",
+        "aten.tanh_backward.grad_input",
     ]
 
 

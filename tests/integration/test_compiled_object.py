@@ -131,6 +131,11 @@ def test_hooks_registered_on_the_object_run(net):
     assert compiled(torch.randn(2, 4)).min() >= 100
 
 
+def test_hooks_run_where_compilation_is_disabled(net):
+    net.register_forward_hook(lambda module, args, output: output + 100)
+    assert thunderfx(net, disable=True)(torch.randn(2, 4)).min() >= 90
+
+
 def test_it_can_replace_a_submodule(net):
     model = nn.Sequential(thunderfx(net), nn.Linear(3, 2))
     assert list(model.state_dict()) == ["0.inner.weight", "0.inner.bias", "1.weight", "1.bias"]
@@ -195,7 +200,14 @@ def test_the_compiler_by_itself_keeps_records(net):
     (info,) = compiler.subgraph_infos
     assert (info.index, info.replaces, info.fallbacks) == (0, None, [])
     assert [stage.name for stage in info.stages["graph"]] == ["torch"]
-    assert [stage.name for stage in info.stages["backward"]] == ["backward", "cse", "views", "dce", "execution"]
+    assert [stage.name for stage in info.stages["backward"]] == [
+        "backward",
+        "cse",
+        "views",
+        "dce",
+        "in_place",
+        "execution",
+    ]
     assert "torch.nn.functional.linear" in str(info.trace("graph"))
     assert dict((name, str(kind)) for name, kind in info.inputs)["x"] == "cpu f32[2, 4]"
     assert all(time >= 0 for time in info.stage_times_ms.values())

@@ -65,7 +65,7 @@ def test_the_torch_level_is_differentiated_as_transformed():
     (after,) = last_traces(compiled, "graph", stage="torch:relu to tanh")
     assert "relu" in str(before) and "relu" not in after.python() and "torch.tanh" in after.python()
     (backward,) = last_traces(compiled, "backward")
-    line = next(line for line in backward.bound_symbols if line.symbol == "aten.tanh_backward.default")
+    line = next(line for line in backward.bound_symbols if "tanh_backward" in line.symbol)
     assert "relu(self.norm" in backward.origin_of(line).source, "the new line keeps the origin of the old one"
 
 

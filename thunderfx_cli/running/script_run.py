@@ -68,5 +68,7 @@ class _TimedCall:
         self._phase = "forward"
         return result
 
+    forward = __call__  #: what a compiled module calls
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._func, name)

@@ -38,6 +38,10 @@ SEVERAL_OVERLOADS = frozenset(
         "aten.where.self",
         "aten.squeeze.dim",
         "aten.max_pool2d_with_indices.default",
+        "aten.add_.Tensor",
+        "aten.sub_.Tensor",
+        "aten.mul_.Tensor",
+        "aten.div_.Tensor",
     }
 )
 #: Operators that torch offers as methods only.
@@ -50,14 +54,14 @@ def fast_call(overload: torch._ops.OpOverload) -> Callable[..., Any]:
     """The quickest callable that runs exactly ``overload``."""
     inner: Callable[..., Any] = overload._op
     name = str(overload)
-    if overload.namespace != "aten" or overload._schema.is_mutable:
-        return inner
     short = overload._schema.name.removeprefix("aten::")
+    if overload.namespace != "aten" or (overload._schema.is_mutable and not short.endswith("_")):
+        return inner
     if name in METHODS:
         return getattr(torch._C.TensorBase, short)  # type: ignore[no-any-return]
     if name not in SEVERAL_OVERLOADS and not _is_only_overload(overload, short):
         return inner
-    for space in _FUNCTIONS:
+    for space in (*_FUNCTIONS, torch._C.TensorBase) if short.endswith("_") else _FUNCTIONS:
         found = getattr(space, short, None)
         if found is not None:
             return found  # type: ignore[no-any-return]

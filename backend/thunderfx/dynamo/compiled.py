@@ -36,6 +36,8 @@ class ThunderFXCompiledObject:
         state = {"_tfx_backend": backend, "_tfx_func": staticmethod(func), "_tfx_called": False}
         if not isinstance(original, torch.nn.Module):
             return object.__new__(type("CompiledFunction", (_CompiledFunction,), state))
+        if func is original:  # torch.compile(disable=True)
+            state["__call__"] = ThunderFXCompiledObject.__call__
         kind = type(original)
         state |= {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
         obj: ThunderFXCompiledObject = object.__new__(type(kind.__name__, (_CompiledModule, kind), state))
@@ -127,6 +129,12 @@ class _CompiledModule(ThunderFXCompiledObject):
     """What a compiled module has before its original's class in the order of look-up."""
 
     __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``OptimizedModule.__call__`` adds to its ``forward`` is for hooks of its own, which none can be here."""
+        if not self._tfx_called:
+            type(self)._tfx_called = True
+        return self._tfx_func.forward(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
         """The original's own look-up; a slot of the original is read from the original."""

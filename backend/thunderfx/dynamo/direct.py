@@ -150,10 +150,6 @@ def _differentiated(general: Callable[..., Any], function: Any, programs: Progra
         if gradient is None and infos[index].requires_grad and not infos[index].is_leaf
     ]
     is_grad_enabled = torch.is_grad_enabled
-    is_view_replay_enabled, set_view_replay_enabled = (
-        torch._C._is_view_replay_enabled,
-        torch._C._set_view_replay_enabled,
-    )
 
     def run(*args: Any) -> Any:
         if not is_grad_enabled():
@@ -162,13 +158,7 @@ def _differentiated(general: Callable[..., Any], function: Any, programs: Progra
             torch.autograd.graph.increment_version([args[index] for index in changed])
         if detached:
             args = tuple(arg.detach() if index in detached else arg for index, arg in enumerate(args))
-        if is_view_replay_enabled():
-            return apply(*args)
-        set_view_replay_enabled(True)
-        try:
-            return apply(*args)
-        finally:
-            set_view_replay_enabled(False)
+        return apply(*args)
 
     return run
 
@@ -200,10 +190,11 @@ def _function(general: Any, programs: Programs) -> Any:
         for index, info in enumerate(metadata.output_info)
         if are_tensors[index] and info.output_type in _FRESH and info.requires_grad_for_backward
     ]
-    tangents = [
-        (index, tuple(kind.memory_format.stride or ()), kind)
-        for index, kind in zip(differentiable, metadata.subclass_tangent_meta, strict=True)
-    ]
+    tangents = []
+    for index, kind in zip(differentiable, metadata.subclass_tangent_meta, strict=True):
+        size, stride = kind.memory_format.size, kind.memory_format.stride  # None where a memory format says it all
+        is_contiguous = size is not None and stride == torch.empty(size, device="meta").stride()
+        tangents.append((index, stride, is_contiguous, kind))
     is_boxed = getattr(general, "boxed_grads_call", False)
     may_be_deterministic = metadata.deterministic is not False
     is_grad_enabled = torch.is_grad_enabled
@@ -239,11 +230,15 @@ def _function(general: Any, programs: Programs) -> Any:
                 return general.backward(ctx, *given)
             grads = given[0] if is_boxed else list(given)
             args = [*ctx.saved_tensors, *ctx._tensors_no_vc_check] if any_unchecked else [*ctx.saved_tensors]
-            for index, stride, kind in tangents:
+            for index, stride, is_contiguous, kind in tangents:
                 grad = grads[index]
                 if type(grad) is not tensor:
                     return general.backward(ctx, *given)
-                if grad.stride() != stride:
+                if grad.stride() == stride:
+                    pass
+                elif is_contiguous:
+                    grad = grad.contiguous()
+                else:
                     grad = AOTDispatchAutograd.process_runtime_tangent(grad, kind)[0]
                 args.append(grad)
             grads.clear()

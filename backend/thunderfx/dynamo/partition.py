@@ -19,6 +19,7 @@ _COPY = torch.ops.aten.copy_.default
 def partition(joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> tuple[Any, Any]:
     """Forward and backward graph; options are those of the partitioner."""
     protect_changed_inputs(joint)
+    drop_unused_statistics(joint)
     forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **options)
     return forward, backward
 
@@ -35,6 +36,18 @@ def protect_changed_inputs(joint: torch.fx.GraphModule) -> None:
         for node in _reads(placeholder):
             if not _is_backward(node):
                 node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def drop_unused_statistics(joint: torch.fx.GraphModule) -> None:
+    """Take running statistics out of BatchNorm's backward in training, which does not read them.
+
+    The kernels use the statistics of the batch then (``native_batch_norm_backward`` in
+    aten/src/ATen/native/native_functions.yaml: both are optional); kept, they would be saved for the backward.
+    """
+    for node in joint.graph.nodes:
+        if node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7] is True:
+            node.update_arg(3, None)
+            node.update_arg(4, None)
 
 
 def _is_placeholder(node: Any) -> bool:

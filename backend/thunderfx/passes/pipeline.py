@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from thunderfx.passes.cse import cse
 from thunderfx.passes.dce import dce
+from thunderfx.passes.in_place import work_in_place
 from thunderfx.passes.liveness import insert_dels
 from thunderfx.passes.stage import Stage
-from thunderfx.passes.views import remove_noop_views
+from thunderfx.passes.views import simplify_views
 from thunderfx.trace import TraceCtx
 
 Transform = Callable[[TraceCtx], TraceCtx]
@@ -42,9 +43,10 @@ def stages_after_lowering(transforms: Sequence[Transform]) -> list[tuple[str, Tr
     """Name and pass of each stage."""
     return [
         ("cse", cse),
-        ("views", remove_noop_views),
+        ("views", simplify_views),
         ("dce", dce),
         *((f"transform:{transform_name(transform)}", transform) for transform in transforms),
+        ("in_place", work_in_place),
         ("execution", insert_dels),
     ]
 
