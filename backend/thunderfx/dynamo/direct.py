@@ -97,34 +97,20 @@ def direct(general: Callable[..., Any], programs: Programs) -> Callable[..., Any
     """``general``, which is what AOTAutograd returned, or a quicker callable that does the same."""
     if programs.metadata is None:
         return general
-    interpreters = torch._C._functorch.peek_interpreter_stack
-    quick = None if programs.differentiated else _inference(programs)
-    function: Any = None
-
-    def run(*args: Any) -> Any:
-        nonlocal quick, function
-        if interpreters() is not None or forward_ad._current_level >= 0 or state.in_compiled_autograd_region:
-            return general(*args)
-        if quick is not None:
-            return quick(*args)
-        if function is not None and programs.backward is not None:
-            quick = _differentiated(general, function, programs)
-            return quick(*args)
-        outputs = general(*args)
-        function = function or _autograd_function(outputs, programs.metadata)
-        return outputs
-
-    return run
+    return _differentiated(general, programs) if programs.differentiated else _inference(general, programs)
 
 
-def _inference(programs: Programs) -> Callable[..., Any]:
+def _inference(general: Callable[..., Any], programs: Programs) -> Callable[..., Any]:
     """The forward program alone, without grad mode."""
     forward = programs.forward
     changed = programs.metadata.mutated_graph_handled_indices_seen_by_autograd
+    interpreters = torch._C._functorch.peek_interpreter_stack
     is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
     assert forward is not None
 
     def run(*args: Any) -> Any:
+        if interpreters() is not None or forward_ad._current_level >= 0 or state.in_compiled_autograd_region:
+            return general(*args)
         if changed:
             torch.autograd.graph.increment_version([args[index] for index in changed])
         if not is_grad_enabled():
@@ -138,27 +124,45 @@ def _inference(programs: Programs) -> Callable[..., Any]:
     return run
 
 
-def _differentiated(general: Callable[..., Any], function: Any, programs: Programs) -> Callable[..., Any]:
-    """Both programs in an ``autograd.Function``."""
-    apply = _function(function, programs).apply
+def _differentiated(general: Callable[..., Any], programs: Programs) -> Callable[..., Any]:
+    """Both programs in an ``autograd.Function``, once AOTAutograd has had both compiled."""
     infos = programs.metadata.input_info
     changed = programs.metadata.mutated_graph_handled_indices_seen_by_autograd
-    # As in torch: a gradient that is never there must not connect the outputs to what made the input.
-    detached = [
-        index
-        for index, gradient in enumerate(programs.gradients)
-        if gradient is None and infos[index].requires_grad and not infos[index].is_leaf
-    ]
+    detached: list[int] = []
+    interpreters = torch._C._functorch.peek_interpreter_stack
     is_grad_enabled = torch.is_grad_enabled
+    function: Any = None
+    apply: Callable[..., Any] | None = None
 
     def run(*args: Any) -> Any:
-        if not is_grad_enabled():
-            return general(*args)
+        if (
+            apply is None
+            or not is_grad_enabled()
+            or interpreters() is not None
+            or forward_ad._current_level >= 0
+            or state.in_compiled_autograd_region
+        ):
+            return otherwise(*args)
         if changed:
             torch.autograd.graph.increment_version([args[index] for index in changed])
         if detached:
             args = tuple(arg.detach() if index in detached else arg for index, arg in enumerate(args))
         return apply(*args)
+
+    def otherwise(*args: Any) -> Any:
+        nonlocal function, apply
+        outputs = general(*args)
+        if function is None:
+            function = _autograd_function(outputs, programs.metadata)
+        if function is not None and apply is None and programs.backward is not None:
+            # As in torch: a gradient that is never there must not connect the outputs to what made the input.
+            detached.extend(
+                index
+                for index, gradient in enumerate(programs.gradients)
+                if gradient is None and infos[index].requires_grad and not infos[index].is_leaf
+            )
+            apply = _function(function, programs).apply
+        return outputs
 
     return run
 
