@@ -30,8 +30,10 @@ lint: $(READY)  ## ruff: rules and format
 types: $(READY)  ## mypy
 	$(BIN)/mypy
 
-bench: $(READY)  ## compile time and step time against eager and aot_eager
+bench: $(READY)  ## steps, first calls and compile time against eager, aot_eager and inductor
 	$(BIN)/python tests/benchmarks/bench_step.py
+	$(BIN)/python tests/benchmarks/bench_host.py
+	$(BIN)/python tests/benchmarks/bench_compile.py
 
 opinfo: $(READY)  ## torch's whole operator database, beside aot_eager (about half an hour)
 	$(BIN)/python tests/opinfo/run_all.py

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +27,19 @@ from thunderfx.passes.pipeline import Transform, at_level, run_stage, run_stages
 from thunderfx.passes.stage import Stage
 
 _log = logging.getLogger("thunderfx")
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No garbage collection: a large trace makes many objects that live, each of which would be walked again and again
+    with all that Dynamo keeps. It made the time per line of a model of 128 layers 1.7 times that of one of 8."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class ThunderCompileError(RuntimeError):
@@ -121,6 +136,7 @@ class ThunderCompiler:
         self.subgraph_infos.append(info)
         return info
 
+    @_collector_paused()
     def _acquire(self, info: SubgraphInfo, graph: torch.fx.GraphModule) -> list[str]:
         """Record the torch-level trace; returns what each input of the Dynamo graph is called by the user."""
         start = time.perf_counter_ns()
@@ -151,6 +167,7 @@ class ThunderCompiler:
             self._fall_back(info, "graph", stage, e)
             return graph
 
+    @_collector_paused()
     def _compile(
         self,
         info: SubgraphInfo,

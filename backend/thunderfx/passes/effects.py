@@ -17,24 +17,26 @@ def is_repeatable(line: BoundSymbol) -> bool:
     return not has_effect(line) and not line.has_tag("random")
 
 
-def sharing_with(trace: TraceCtx, names: set[str]) -> set[str]:
-    """``names`` and every value that may share memory with one of them through view lines of ``trace``."""
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while (above := parent.get(name, name)) != name:
-            parent[name] = parent.get(above, above)
-            name = above
-        return name
-
+def families(trace: TraceCtx) -> dict[str, set[str]]:
+    """For each value that a view line of ``trace`` reads or makes, the values that may share its memory, itself too."""
+    groups: dict[str, set[str]] = {}
     for line in trace.bound_symbols:
         if line.has_tag("view"):
-            family = [*line.uses(), *(var.name for var in line.defines())]
-            for name in family[1:]:
-                parent[root(name)] = root(family[0])
-            parent.setdefault(root(family[0]), root(family[0]))
-    roots = {root(name) for name in names}
-    return names | {name for name in parent if root(name) in roots}
+            names = {*line.uses(), *(var.name for var in line.defines())}
+            merged = max((groups.get(name, set()) for name in names), key=len)
+            for name in names:
+                group = groups.get(name, {name})
+                if group is not merged:
+                    merged |= group
+                    groups |= dict.fromkeys(group, merged)
+            groups |= dict.fromkeys(names, merged)
+    return groups
+
+
+def sharing_with(trace: TraceCtx, names: set[str]) -> set[str]:
+    """``names`` and every value that may share memory with one of them through view lines of ``trace``."""
+    groups = families(trace)
+    return names.union(*(groups[name] for name in names if name in groups))
 
 
 def escaping(trace: TraceCtx) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from thunderfx.passes.effects import sharing_with
+from thunderfx.passes.effects import families
 from thunderfx.trace import BoundSymbol, Ref, TensorType, TraceCtx, Variable
 from thunderfx.trace.printer import returned_names
 
@@ -66,7 +66,7 @@ def work_in_place(trace: TraceCtx) -> TraceCtx:
     last_use = {name: number for number, line in enumerate(lines) for name in line.uses()}
     last_use |= dict.fromkeys(returned_names(trace), len(lines))
     fresh: dict[str, Variable] = {}
-    shared = _families(trace)
+    shared = families(trace)
     changed = list(lines)
     for number, line in enumerate(lines):
         replacement = None
@@ -118,17 +118,6 @@ def _same_memory_layout(operand: Variable, result: Variable | None) -> bool:
     )
 
 
-def _families(trace: TraceCtx) -> dict[str, set[str]]:
-    """For each value of which there are views, the values that share its memory."""
-    viewed = {name for line in trace.bound_symbols if line.has_tag("view") for name in line.uses()}
-    families: dict[str, set[str]] = {}
-    for name in viewed:
-        if name not in families:
-            family = sharing_with(trace, {name})
-            families |= dict.fromkeys(family, family)
-    return families
-
-
 def _write_back_early(trace: TraceCtx) -> TraceCtx:
     """Change inputs where their new value is computed, where that is all that the final ``copy_`` was for."""
     lines: list[BoundSymbol | None] = list(trace.bound_symbols)
@@ -138,7 +127,7 @@ def _write_back_early(trace: TraceCtx) -> TraceCtx:
     for number, line in enumerate(trace.bound_symbols):
         for name in line.uses():
             uses.setdefault(name, []).append(number)
-    shared = _families(trace)
+    shared = families(trace)
 
     def written_back(value: Variable | None, target: object, made: int) -> int | None:
         """The line that copies ``value`` to the input ``target`` and can be left out, if the input is changed early."""
