@@ -86,7 +86,6 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
     tree = ast.parse(source, filename)
     binding = _EarlyBinding()
     tree.body = [binding.visit(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
-    ast.fix_missing_locations(tree)
     scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
     exec(compile(tree, filename, "exec"), scope)
     function: Callable[[list[Any]], Any] = below_autograd(scope[trace.name])

@@ -14,7 +14,9 @@ import torch
 from thunderfx.trace import TraceError
 
 #: Namespaces of torch whose public members a torch-level line may name.
-_FUNCTION_SPACES = ("torch.nn.functional.", "torch.Tensor.", "torch.linalg.", "torch.fft.", "torch.special.")
+_FUNCTION_SPACES = tuple(
+    f"torch.{space}." for space in ("nn.functional", "Tensor", "linalg", "fft", "special", "_C._nn")
+)
 _SYM_FUNCTIONS = ("sym_int", "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sum", "sym_sqrt")
 #: dtypes, layouts and memory formats are named as ``torch.<name>`` too.
 _CONSTANT_TYPES = (torch.dtype, torch.layout, torch.memory_format)

@@ -12,7 +12,10 @@ from thunderfx.trace import TraceError
 
 _HigherOrderOperator = torch._ops.HigherOrderOperator
 #: Where a torch-level function is looked for, the most public place first.
-_SPACES = ("torch.nn.functional", "torch", "torch.linalg", "torch.fft", "torch.special", "operator", "math")
+_SPACES = (
+    *("torch.nn.functional", "torch", "torch.linalg", "torch.fft", "torch.special", "torch._C._nn"),
+    *("operator", "math"),
+)
 #: Higher-order operators without effects of their own and with values that depend on the arguments alone.
 PURE_HIGHER_ORDER = frozenset({"flex_attention", "flex_attention_backward"})
 
