@@ -142,7 +142,13 @@ def twice(x):
     return x, x
 
 
+def losses(x, y):
+    p = torch.sigmoid(x)
+    return F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y), F.binary_cross_entropy(p, p.detach()), F.l1_loss(x, y)
+
+
 MODELS = {
+    "losses of the mean": lambda: (losses, (leaf(3, 4), torch.randn(3, 4))),
     "autocast inside": lambda: (Autocast(), (leaf(4, 8),)),
     "checkpoint, reentrant": lambda: (Checkpointed(True), (leaf(4, 8),)),
     "checkpoint": lambda: (Checkpointed(False), (leaf(4, 8),)),

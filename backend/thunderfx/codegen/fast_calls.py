@@ -69,8 +69,14 @@ def fast_call(overload: torch._ops.OpOverload) -> Callable[..., Any]:
 
 
 def _is_only_overload(overload: torch._ops.OpOverload, short: str) -> bool:
-    """Whether the operator's other overloads are out variants only, and its first argument is a tensor."""
+    """Whether the operator's other overloads are out variants only, and its first argument is a tensor.
+
+    A ``reduction`` left out means the mean to the operator and none to the function, whose argument parser reads the
+    default ``at::Reduction::Mean`` as a number and finds 0 (torch/csrc/utils/python_arg_parser.cpp).
+    """
     arguments = overload._schema.arguments
+    if any(argument.name == "reduction" and argument.has_default_value() for argument in arguments):
+        return False
     if not arguments or str(arguments[0].type) not in ("Tensor", "List[Tensor]"):
         return False
     others = [other for other in getattr(torch.ops.aten, short).overloads() if other != overload._overloadname]

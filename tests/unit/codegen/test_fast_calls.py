@@ -81,3 +81,17 @@ def test_every_listed_operator_is_tested():
 def test_others_keep_the_overloads_own_callable(name):
     overload = resolve(name)
     assert fast_call(overload) is overload._op
+
+
+def test_a_default_that_torchs_argument_parser_misreads_is_left_to_the_operator():
+    found = 0
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+            op = getattr(packet, overload)
+            if any(arg.name == "reduction" and arg.has_default_value() for arg in op._schema.arguments):
+                found += 1
+                assert fast_call(op) is op._op, name
+    assert found > 10
+    loss = torch.ops.aten.mse_loss.default
+    assert fast_call(loss)(X, Y).shape == ()
