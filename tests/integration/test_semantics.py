@@ -144,7 +144,13 @@ def twice(x):
 
 def losses(x, y):
     p = torch.sigmoid(x)
-    return F.mse_loss(x, y), F.smooth_l1_loss(x, y), F.huber_loss(x, y), F.binary_cross_entropy(p, p.detach()), F.l1_loss(x, y)
+    return (
+        F.mse_loss(x, y),
+        F.smooth_l1_loss(x, y),
+        F.huber_loss(x, y),
+        F.binary_cross_entropy(p, p.detach()),
+        F.l1_loss(x, y),
+    )
 
 
 MODELS = {

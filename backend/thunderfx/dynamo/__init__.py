@@ -3,10 +3,12 @@
 from thunderfx.dynamo.compiled import ThunderFXCompiledObject
 from thunderfx.dynamo.compiler import ThunderCompileError, ThunderCompiler
 from thunderfx.dynamo.entry import last_traces, thunderfx
+from thunderfx.dynamo.reproducer import ReproducerError
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 
 __all__ = [
     "FallbackInfo",
+    "ReproducerError",
     "SubgraphInfo",
     "ThunderCompileError",
     "ThunderCompiler",

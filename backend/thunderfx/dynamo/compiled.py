@@ -7,6 +7,7 @@ import functools
 import types
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -73,6 +74,10 @@ class ThunderFXCompiledObject:
     def fallbacks(self) -> list[tuple[int, FallbackInfo]]:
         """Every fallback with the index of its subgraph."""
         return [(info.index, item) for info in self._tfx_backend.subgraph_infos for item in info.fallbacks]
+
+    def save_reproducer_to_folder(self, folder: str | Path, use_pytest_benchmark: bool = False) -> list[Path]:
+        """As :meth:`ThunderCompiler.save_reproducer_to_folder`."""
+        return self._tfx_backend.save_reproducer_to_folder(folder, use_pytest_benchmark)
 
     def _tfx_warn(self, what: str) -> None:
         if not self._tfx_called and not self._tfx_backend.subgraph_infos:

@@ -8,6 +8,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from thunderfx.dynamo.capture import code_of, compile_id, failed_guard, graph_br
 from thunderfx.dynamo.direct import Programs, direct
 from thunderfx.dynamo.limits import eager_reason
 from thunderfx.dynamo.partition import partition
+from thunderfx.dynamo.reproducer import example_of, save_reproducers
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 from thunderfx.executors import Executor, resolve_executors
 from thunderfx.lowering import input_sources, lower_graph, raise_graph
@@ -77,7 +79,7 @@ class ThunderCompiler:
         """Compile one Dynamo graph. ``options`` are what ``torch.compile`` was given for its backend."""
         start = time.perf_counter_ns()
         info = self._new_subgraph(graph, options)
-        sources = self._acquire(info, graph)
+        sources = self._acquire(info, graph, example_inputs)
 
         reason = eager_reason(graph)
         graph = self._transform(info, graph)
@@ -114,6 +116,19 @@ class ThunderCompiler:
         info.compile_ms = (time.perf_counter_ns() - start) / 1e6
         return direct(compiled, programs)
 
+    def save_reproducer_to_folder(self, folder: str | Path, use_pytest_benchmark: bool = False) -> list[Path]:
+        """Write a script for each subgraph that runs it in eager and compiled, and compares; returns their paths.
+
+        A script holds the torch-level trace as it came from Dynamo, before transforms, and makes random inputs of the
+        recorded shapes, strides, dtypes and devices from a fixed seed: it does not hold the model's weights. With
+        ``use_pytest_benchmark`` it times eager, aot_eager, inductor and thunderfx instead. It needs torch and this
+        package alone (the benchmark form pytest and pytest-benchmark too).
+
+        Raises :class:`ReproducerError` where a subgraph refers to what a script cannot rebuild, after those that can be
+        written were.
+        """
+        return save_reproducers(self.subgraph_infos, Path(folder), benchmark=use_pytest_benchmark)
+
     def _run_in_eager(self, info: SubgraphInfo, graph: torch.fx.GraphModule, reason: str) -> Callable[..., Any]:
         """Run Dynamo's graph itself: torch cannot differentiate it ahead of time, or not rightly."""
         if self.strict:
@@ -137,12 +152,13 @@ class ThunderCompiler:
         return info
 
     @_collector_paused()
-    def _acquire(self, info: SubgraphInfo, graph: torch.fx.GraphModule) -> list[str]:
+    def _acquire(self, info: SubgraphInfo, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[str]:
         """Record the torch-level trace; returns what each input of the Dynamo graph is called by the user."""
         start = time.perf_counter_ns()
         try:
             info.code = code_of(graph)
             info.graph_break = graph_break_of(graph)
+            info.examples = [example_of(value) for value in example_inputs]
             sources = input_sources(graph.graph)
             trace = lower_graph(graph, "graph", sources=sources, provenance="torch-level graph from Dynamo")
         except Exception as e:

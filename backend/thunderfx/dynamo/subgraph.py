@@ -36,7 +36,7 @@ class SubgraphInfo:
     """One compiled Dynamo graph.
 
     ``stages`` is the trace history per direction (``"graph"``: the torch-level trace). ``inputs`` holds name and type
-    of each example input. Times are in milliseconds.
+    of each example input, ``examples`` what is needed to make one like it. Times are in milliseconds.
     """
 
     index: int
@@ -46,6 +46,9 @@ class SubgraphInfo:
     recompile_reason: str = ""  #: the guard that failed, for a subgraph that replaces another
     graph_break: GraphBreakInfo | None = None
     inputs: list[tuple[str, ValueType]] = dataclasses.field(default_factory=list)
+    examples: list[Any] = dataclasses.field(
+        default_factory=list
+    )  #: ``reproducer.TensorExample``, a scalar, or ``None``
     stages: dict[str, list[Stage]] = dataclasses.field(
         default_factory=lambda: {"graph": [], "forward": [], "backward": []}
     )
