@@ -39,3 +39,37 @@ def test_nvml_sees_this_device():
         torch.ones(1 << 20, device="cuda").sum().item()
     total = sampler.readings()["device_total_bytes"]
     assert total.value == pytest.approx(torch.cuda.mem_get_info()[1], rel=0.1)
+
+
+def test_a_kernel_of_the_user_is_one_line():
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def add_one(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + index, tl.load(x_ptr + index, mask=index < n) + 1, mask=index < n)
+
+    def fn(x):
+        y = x.sin()
+        out = torch.empty_like(y)
+        add_one[(1,)](y, out, x.numel(), BLOCK=16)
+        return out * 2
+
+    x = torch.randn(10, device="cuda")
+    compiled = thunderfx(fn)
+    torch.testing.assert_close(compiled(x), fn(x))
+    assert len(compiled.subgraph_infos) == 1 and compiled.fallbacks == []
+
+
+def test_streams_of_the_user():
+    def fn(x):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            y = x * 2
+        torch.cuda.current_stream().wait_stream(stream)
+        return y + 1
+
+    x = torch.randn(10, device="cuda")
+    torch.testing.assert_close(thunderfx(fn)(x), x * 2 + 1)

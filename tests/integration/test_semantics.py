@@ -253,6 +253,68 @@ def test_loops_and_branches_are_nested_traces():
     assert str(compiled.last_traces[0]).count("  def ") == 2
 
 
+def test_attention_and_map_have_nested_traces():
+    from torch._higher_order_ops.map import map as map_over
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def attend(q):
+        return flex_attention(q, q, q, score_mod=lambda score, batch, head, i, j: score + i - j)
+
+    def scaled_sine(x, y):
+        return map_over(lambda row, y: row.sin() * y, x, y)
+
+    q, x, y = torch.randn(1, 2, 16, 16), torch.randn(3, 4), torch.randn(4)
+    compiled = thunderfx(attend)
+    torch.testing.assert_close(compiled(q), attend(q))
+    assert "    sub = aten.sub.Tensor(add, arg4_1)" in compiled.last_traces[0].python()
+    compiled = thunderfx(scaled_sine)
+    torch.testing.assert_close(compiled(x, y), x.sin() * y)
+    assert "    sin = aten.sin.default(arg0_1)" in compiled.last_traces[0].python()
+    assert compiled.fallbacks == []
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_recomputed_lines_are_tagged(use_reentrant):
+    compiled = thunderfx(Checkpointed(use_reentrant))
+    compiled(leaf(4, 8)).sum().backward()
+    (trace,) = compiled.last_backward_traces
+    recomputed = {
+        (line.symbol, trace.origin_of(line).module) for line in trace.bound_symbols if line.has_tag("recomputed")
+    }
+    assert {module for _, module in recomputed} <= {"inner.0", "inner.1", "inner.2"}
+    assert ("aten.addmm.default", "inner.0") in recomputed
+    assert not any(line.has_tag("recomputed") for line in compiled.last_traces[0].bound_symbols)
+
+
+def test_subgraphs_are_bounded_by_dynamos_limit():
+    class Holder:
+        pass
+
+    def scaled(x, holder):
+        return x * len(holder.items)
+
+    compiled, x, holder = thunderfx(scaled), torch.randn(2), Holder()
+    limit = torch._dynamo.config.recompile_limit
+    for count in range(1, limit + 4):
+        holder.items = (None,) * count
+        torch.testing.assert_close(compiled(x, holder), x * count)
+    assert len(compiled.subgraph_infos) == limit
+    assert compiled.subgraph_infos[1].replaces == 0
+    assert "len(holder.items) == 1" in compiled.subgraph_infos[1].recompile_reason
+
+
+def test_streams_are_used_where_there_is_a_device():
+    def fn(x):
+        if torch.cuda.is_available():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                y = x * 2
+            torch.cuda.synchronize()
+            return y
+        return x * 2
+
+    torch.testing.assert_close(thunderfx(fn)(torch.ones(3)), torch.full((3,), 2.0))
+
+
 def test_custom_operators():
     @torch.library.custom_op("thunderfx_tests::sine", mutates_args=())
     def sine(x: torch.Tensor) -> torch.Tensor:
