@@ -201,3 +201,12 @@ def test_batch_norm_statistics_over_direct_calls():
         torch.testing.assert_close(got, want, msg=lambda text, name=name: f"{name}: {text}")
     for want, got in zip(reference.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_an_unknown_torch_goes_through_aot_autograds_wrapper(monkeypatch):
+    monkeypatch.setattr(direct, "IS_CHECKED", False)
+    torch._dynamo.reset()
+    model, x = nn.Linear(3, 3), torch.randn(2, 3)
+    out = warm(model, x)(x)
+    torch.testing.assert_close(out, model(x))
+    assert not is_direct(out)

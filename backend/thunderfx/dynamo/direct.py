@@ -5,6 +5,8 @@ provide for aliased outputs, mutated inputs, subclasses, tokens and more. Where 
 left to do is here. The first call and the first backward go through AOTAutograd, which then compiles the backward; so
 does whatever is unusual about a call or a backward: functorch, forward-mode AD, compiled autograd, double backward.
 
+On a torch that this was not checked on, every call goes through AOTAutograd's wrapper.
+
 Private names of torch used here (checked on 2.13): ``TracingContext.fw_metadata`` (``ViewAndMutationMeta``, with
 ``OutputType``, ``PlainTensorMeta`` and ``MemoryFormatMeta``); the attributes ``metadata``, ``symints``,
 ``opaque_objects``, ``_tensors_no_vc_check`` and ``boxed_grads_call`` of the ``CompiledFunction`` that
@@ -20,15 +22,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-from torch._dynamo import compiled_autograd as state
-from torch._functorch._aot_autograd.runtime_wrappers import AOTDispatchAutograd
-from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
-from torch._guards import TracingContext
 from torch.autograd import forward_ad
 
 Program = Callable[[list[Any]], Any]
-_FRESH = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
+#: Versions of torch whose wrapper was read and is done without.
+CHECKED = ("2.13.",)
+IS_CHECKED = torch.__version__.startswith(CHECKED)
+if IS_CHECKED:
+    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+    from torch._dynamo import compiled_autograd as state
+    from torch._functorch._aot_autograd.runtime_wrappers import AOTDispatchAutograd
+    from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
+    from torch._guards import TracingContext
+
+    _FRESH = (OutputType.non_alias, OutputType.unsafe_view_alias, OutputType.custom_function_view)
 
 
 class Programs:
@@ -45,7 +52,7 @@ class Programs:
     def set_forward(self, program: Program, inputs: Sequence[Any], differentiated: bool) -> None:
         """To be called while AOTAutograd has the forward compiled."""
         self.forward, self.differentiated = self._without_autocast(program), differentiated
-        metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
+        metadata = getattr(TracingContext.try_get(), "fw_metadata", None) if IS_CHECKED else None
         if metadata is not None and len(metadata.input_info) == len(inputs) and _is_plain(metadata):
             self.metadata = metadata
 
