@@ -108,6 +108,15 @@ def loss(output):
     time.sleep(100)
     return output.sum()
 """
+SKIPPED = """\
+import torch
+
+model = torch.nn.LSTM(4, 5)
+inputs = (torch.randn(3, 2, 4),)
+
+def loss(output):
+    return output[0].sum()
+"""
 EVIL = MODEL.replace("h = torch.relu(h)", "h = torch.relu(h)  # \x1b[2J\u202e\x9b5m[bold]") + INPUTS
 FILES = {
     "model.py": MODEL + INPUTS,
@@ -120,6 +129,7 @@ FILES = {
     "sleeping.py": SLEEPING,
     "evil.py": EVIL,
     "loadtime.py": "import torch\n\nmodel = torch.nn.Linear(2, 'x')\ninputs = (torch.ones(2),)\n",
+    "skipped.py": SKIPPED,
     "store": "a file where a store should be\n",
 }
 
@@ -139,6 +149,8 @@ CASES = {
     "evil": ("evil.py", "--steps", "1", "--warmup", "0", "--name", "\x1b[31mx"),
     "executor": ("model.py", "--executors", "torch,nope"),
     "inputs": ("many.py:large", "--input", "x=5xbad:f32"),
+    "skipped": ("skipped.py", "--check", "--steps", "1", "--warmup", "0"),
+    "skipped, strict": ("skipped.py", "--strict", "--steps", "1", "--warmup", "0", "--quiet"),
 }
 
 
@@ -272,6 +284,7 @@ def test_no_timed_steps_and_symbolic_sizes(done):
     assert (done.code, done.err) == (0, "")
     run = done.stored.run
     assert run.options["dynamic"] is True
+    assert len(run.subgraphs) == 1  # Dynamo started over, and what it gave up is no subgraph
     assert any("s" in line.rsplit("[", 1)[-1] for line in run.subgraphs[0].inputs), run.subgraphs[0].inputs
     assert not {"forward", "backward", "step"} & set(run.timings)
     assert run.memory.readings["rss_bytes"].value
@@ -285,6 +298,20 @@ def test_json_is_all_of_stdout(done):
     assert run["id"] == done.stored.run.id
     assert run["name"] == done.stored.run.name == "\\udcff\u202e"
     assert done.err.splitlines()[:2] == ["loading", "in forward"]
+
+
+@case("skipped")
+def test_a_model_that_dynamo_skips_is_not_called_checked(done):
+    assert done.code == 3
+    assert "warning: nothing was compiled, the model ran in eager: TorchDynamo made no graph of it (" in done.out
+    assert done.section("Check against eager") == [["FAILED"], ["not checked: nothing was compiled"]]
+
+
+@case("skipped, strict")
+def test_a_model_that_dynamo_skips_fails_under_strict(done):
+    assert done.code == 1
+    assert done.err.startswith("error: --strict: TorchDynamo made no graph of the model, which ran in eager\n")
+    assert done.stored.run.status == "failed"
 
 
 @case("json")
@@ -379,6 +406,10 @@ def test_options_that_cannot_be_met(done, message):
     [
         (("modle.py",), "error: modle.py: no such file\n  try: Did you mean model.py?\n"),
         (("script.py", "--check"), "error: --check needs a model: a script runs its own steps\n"),
+        (
+            ("script.py", "--steps", "3", "--seed", "1"),
+            "error: --steps, --seed: for a model only, and script.py is a script",
+        ),
         (("model.py", "--", "--width", "3"), "error: arguments after -- go to a script, and this target is a model\n"),
         (("model.py", "--steps", "-1"), "Usage: "),
         ((), "Usage: "),

@@ -62,6 +62,7 @@ def run(
         compile_name=compile_name,
         name=name,
         store=store,
+        given=frozenset(key for key in context.params if _given(context, key)),
     )
     mode = request.mode()  # before torch is imported: a typing error is answered at once
 
@@ -70,3 +71,8 @@ def run(
     code = execute(request, mode, as_json=as_json, quiet=quiet)
     if code:
         raise typer.Exit(code)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

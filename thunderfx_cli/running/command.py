@@ -143,6 +143,9 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
                 raise UserCodeError(f"{request.target} ended with exit code {outcome.exit_code}")
         else:
             _measure_model(request, options, measured, say)
+            if options.strict and not measured.subgraphs:
+                outcome.error = UserCodeError("--strict: TorchDynamo made no graph of the model, which ran in eager")
+                outcome.status, outcome.exit_code = "failed", EXIT_USER_CODE
             if measured.check is not None and not measured.check.ok:
                 outcome.exit_code = EXIT_GATE
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from thunderfx_cli.running.check import check_against_eager
 from thunderfx_cli.running.measured import Measured
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import backward, clear_gradients, grad_mode, gradient_leaves, loss_of, synchronise
-from thunderfx_cli.store.schema import Reading
+from thunderfx_cli.store.schema import CheckResult, Reading
 
 
 def run_model(
@@ -50,7 +50,9 @@ def run_model(
                 step.timed()
         finally:
             step.keep()
-        if check:
+        if check and not measured.subgraphs:
+            measured.check = CheckResult(False, ("not checked: nothing was compiled",))
+        elif check:
             say("checking against eager")
             measured.check = check_against_eager(loaded, compiled, seed=options.seed, train=options.backward)
 

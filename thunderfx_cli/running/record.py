@@ -40,8 +40,9 @@ def record_run(
 ) -> Run:
     """Write the traces and return what ``run.json`` is to hold."""
     warnings = list(measured.warnings)
+    stored_breaks = graph_breaks(breaks)
     if not measured.subgraphs:
-        warnings.append("nothing was compiled: no call went through torch.compile or thunderfx")
+        warnings.append(_nothing_compiled(mode, stored_breaks))
     return Run(
         id=writer.id,
         name=request.name,
@@ -54,13 +55,22 @@ def record_run(
         options=request.stored_options(),
         environment=environment,
         subgraphs=record_subgraphs(measured, writer),
-        graph_breaks=graph_breaks(breaks),
+        graph_breaks=stored_breaks,
         timings=timings(measured),
         compile_stages_ms=compile_stages(measured),
         memory=memory(measured),
         warnings=tuple(warnings),
         check=measured.check,
     )
+
+
+def _nothing_compiled(mode: str, breaks: tuple[GraphBreak, ...]) -> str:
+    if mode == "script":
+        return "nothing was compiled: no call went through torch.compile or thunderfx"
+    why = next(
+        (line.strip() for item in breaks for line in item.reason.splitlines() if line.strip()), "it gave no reason"
+    )
+    return f"nothing was compiled, the model ran in eager: TorchDynamo made no graph of it ({why})"
 
 
 def record_subgraphs(measured: Measured, writer: RunWriter) -> tuple[SubgraphIndex, ...]:
@@ -120,11 +130,21 @@ def timings(measured: Measured) -> dict[str, Timing]:
 
 
 def memory(measured: Measured) -> Memory:
-    saved = [info.saved_for_backward_bytes for info in measured.subgraphs if info.saved_for_backward_bytes is not None]
+    saved = [info.saved_for_backward_bytes for info in _current(measured) if info.saved_for_backward_bytes is not None]
     readings = dict(measured.readings)
     if saved:
         readings["saved_for_backward_bytes"] = Reading(float(sum(saved)), source="traces, at the first inputs' sizes")
     return Memory(readings, measured.nvml)
+
+
+def _current(measured: Measured) -> list[Any]:
+    """Subgraphs that no other one replaces."""
+    return [
+        info
+        for backend in measured.backends
+        for info in backend.subgraph_infos
+        if not any(other.replaces == info.index for other in backend.subgraph_infos)
+    ]
 
 
 def compile_stages(measured: Measured) -> dict[str, float]:

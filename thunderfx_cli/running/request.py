@@ -10,6 +10,15 @@ from thunderfx_cli.loading.mode import detect_mode
 from thunderfx_cli.loading.source import read_source
 from thunderfx_cli.loading.target import Target
 
+#: Options that a script has no use for.
+_MODEL_OPTIONS = {
+    "inputs": "--input",
+    "steps": "--steps",
+    "warmup": "--warmup",
+    "seed": "--seed",
+    "backward": "--backward/--no-backward",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -32,6 +41,7 @@ class Request:
     compile_name: str | None
     name: str
     store: Path | None
+    given: frozenset[str] = frozenset()  #: names of the options that the command line held
 
     @property
     def target_name(self) -> str:
@@ -62,6 +72,12 @@ class Request:
         mode = self._mode()
         if mode == "script" and self.check:
             raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
+        unused = [option for name, option in _MODEL_OPTIONS.items() if name in self.given]
+        if mode == "script" and unused:
+            raise UsageError(
+                f"{', '.join(unused)}: for a model only, and {self.target_text} is a script, which runs its own steps",
+                hint="Name the model (file.py:attr), or give the script arguments of its own after --.",
+            )
         if mode == "model" and self.script_args:
             raise UsageError("arguments after -- go to a script, and this target is a model")
         return mode

@@ -107,8 +107,11 @@ class ThunderCompiler:
                 partition_fn=partition,
                 keep_inference_input_mutations=True,
             )(graph, example_inputs)
-        except (TorchDynamoException, ThunderCompileError):
-            raise  # Dynamo's own control flow, or what strict=True asked for
+        except TorchDynamoException:  # Dynamo's own control flow: it starts this code again, with other sizes fixed
+            self.subgraph_infos.remove(info)
+            raise
+        except ThunderCompileError:
+            raise
         except Exception as e:
             if self.strict:
                 raise
