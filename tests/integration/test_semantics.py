@@ -121,7 +121,14 @@ def write_items(x, index):
 
 
 def random_numbers(x):
-    return x + torch.rand(3), F.dropout(x, 0.5), torch.bernoulli(torch.sigmoid(x.detach())), torch.randperm(5)
+    return (
+        x + torch.rand(3),
+        x + torch.rand(3),
+        F.dropout(x, 0.5),
+        F.dropout(x, 0.5),
+        torch.bernoulli(torch.sigmoid(x.detach())),
+        torch.randperm(5),
+    )
 
 
 def many_dtypes(a, b, c, d, e):
@@ -227,6 +234,29 @@ def test_autocast_around_the_call():
         want, got = model(x), compiled(x)
     assert got.dtype == want.dtype == torch.bfloat16
     torch.testing.assert_close(got, want)
+
+
+class FullPrecisionInside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.a(x).float()
+        with torch.autocast("cpu", enabled=False):
+            return self.b(y)
+
+
+def test_autocast_around_the_call_casts_once():
+    model, x = FullPrecisionInside(), leaf(4, 8)
+    compiled = thunderfx(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        want = model(x)
+        for _ in range(3):
+            got = compiled(x)
+            got.sum().backward()
+    assert got.dtype == want.dtype == torch.float32
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
 
 
 def test_function_transforms_around_the_call():

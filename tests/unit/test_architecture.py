@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "thunderfx.trace": set(),
     "thunderfx.codegen": {"thunderfx.trace"},
-    "thunderfx.executors": {"thunderfx.trace"},
+    "thunderfx.executors": {"thunderfx.trace", "thunderfx.lowering"},
     "thunderfx.passes": {"thunderfx.trace", "thunderfx.executors"},
     "thunderfx.lowering": {"thunderfx.trace", "thunderfx.codegen"},
     "thunderfx.profiling": {"thunderfx.trace"},

@@ -19,7 +19,8 @@ from thunderfx.codegen.constants import revive
 from thunderfx.codegen.dispatch import below_autograd
 from thunderfx.codegen.fast_calls import fast_call
 from thunderfx.codegen.resolve import resolve
-from thunderfx.trace import TraceCtx, check
+from thunderfx.trace import ListArg, Ref, TraceCtx, TupleArg, check, unfused
+from thunderfx.trace.bound_symbol import DEL
 
 _serial = itertools.count()
 _ROOTS = frozenset({"torch", "aten", "operator", "math"})
@@ -80,6 +81,9 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
 
     Raises ``TraceError`` where the trace is not well formed or names what is not here.
     """
+    objects = {const.name for const in trace.constants if const.value is not None}
+    if any(line.subsymbols and line.symbol not in objects for line in trace.bound_symbols):
+        trace = unfused(trace)  # read back from a store, which keeps no compiled objects
     check(trace)
     source = trace.python()
     filename = f"<thunderfx {trace.name} {next(_serial)}>"
@@ -88,11 +92,27 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
     tree.body = [binding.visit(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
     exec(compile(tree, filename, "exec"), scope)
-    function: Callable[[list[Any]], Any] = below_autograd(scope[trace.name])
+    function: Callable[[list[Any]], Any] = below_autograd(_only_call(trace, scope) or scope[trace.name])
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     weakref.finalize(function, linecache.cache.pop, filename, None)
     function._boxed_call = True  # type: ignore[attr-defined]
     return function
+
+
+def _only_call(trace: TraceCtx, scope: dict[str, Any]) -> Callable[[list[Any]], Any] | None:
+    """What the program calls, where it does nothing but to hand its inputs on and to return what it gets.
+
+    Called without the program around it, it can free inputs while it runs: the program's own names would keep them.
+    """
+    lines = [line for line in trace.bound_symbols if line.symbol != DEL]
+    if len(lines) != 1 or not lines[0].has_tag("fused") or not isinstance(trace.outputs, (ListArg, TupleArg)):
+        return None
+    given = (ListArg(tuple(Ref(var.name) for var in trace.inputs)),)
+    made = [Ref(var.name) if var is not None else None for var in lines[0].outputs]
+    same = len(made) == len(trace.outputs.items) and all(
+        ref is None or ref == item for ref, item in zip(made, trace.outputs.items, strict=True)
+    )
+    return scope[lines[0].symbol] if lines[0].args == given and same else None
 
 
 def unboxed(trace: TraceCtx) -> Callable[..., Any]:

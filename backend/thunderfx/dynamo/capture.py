@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.debugging import boxed_nop
-from torch._guards import CompileContext
+from torch._guards import CompileContext, TracingContext
 
 from thunderfx.dynamo.subgraph import GraphBreakInfo
 
@@ -69,8 +69,6 @@ def dynamo_compile_ms() -> float:
 
 def code_of(graph: torch.fx.GraphModule) -> str:
     """``"forward (model.py:12)"`` for the code object under compilation, ``""`` where torch does not tell."""
-    from torch._guards import TracingContext
-
     context = TracingContext.try_get()
     if context is None:
         return ""
@@ -83,6 +81,18 @@ def code_of(graph: torch.fx.GraphModule) -> str:
                 file = os.path.basename(parts[0].strip('"'))
                 return f"{parts[2].removeprefix('in ')} ({file}:{parts[1].removeprefix('line ')})"
     return ""
+
+
+def visible_outputs(differentiated: bool, count: int) -> range | None:
+    """Positions of the user's ``count`` outputs among those of the forward under compilation; ``None``: all.
+
+    They stand after the new values of inputs that AOTAutograd writes back, and before what is saved.
+    """
+    metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
+    if not differentiated or metadata is None:
+        return None
+    start = metadata.num_mutated_inp_runtime_indices
+    return range(start, start + count)
 
 
 def run_as_is(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:

@@ -16,7 +16,14 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
 
 from thunderfx.codegen import boxed
-from thunderfx.dynamo.capture import code_of, compile_id, failed_guard, graph_break_of, run_as_is
+from thunderfx.dynamo.capture import (
+    code_of,
+    compile_id,
+    failed_guard,
+    graph_break_of,
+    run_as_is,
+    visible_outputs,
+)
 from thunderfx.dynamo.direct import Programs, direct
 from thunderfx.dynamo.limits import eager_reason
 from thunderfx.dynamo.partition import partition
@@ -25,6 +32,7 @@ from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 from thunderfx.executors import Executor, resolve_executors
 from thunderfx.lowering import input_sources, lower_graph, raise_graph
 from thunderfx.lowering.value_types import hinted_bytes
+from thunderfx.passes.fuse import Fusing
 from thunderfx.passes.pipeline import Transform, at_level, run_stage, run_stages, transform_name
 from thunderfx.passes.stage import Stage
 
@@ -87,15 +95,16 @@ class ThunderCompiler:
             return self._run_in_eager(info, graph, reason)
 
         programs = Programs()
+        user_outputs = len(graph.graph.output_node().all_input_nodes)
 
         def forward(module: torch.fx.GraphModule, inputs: list[Any], differentiated: bool = True) -> Any:
             info.needs_backward = differentiated
-            program = self._compile(info, "forward", module, inputs, sources)
+            program = self._compile(info, "forward", module, inputs, sources, user_outputs)
             programs.set_forward(program, inputs, differentiated)
             return program
 
         def backward(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-            program = self._compile(info, "backward", module, inputs, sources)
+            program = self._compile(info, "backward", module, inputs, sources, user_outputs)
             programs.set_backward(program, module)
             return program
 
@@ -105,6 +114,7 @@ class ThunderCompiler:
                 bw_compiler=backward,
                 inference_compiler=functools.partial(forward, differentiated=False),
                 partition_fn=partition,
+                decompositions=self._decompositions(),
                 keep_inference_input_mutations=True,
             )(graph, example_inputs)
         except TorchDynamoException:  # Dynamo's own control flow: it starts this code again, with other sizes fixed
@@ -141,6 +151,10 @@ class ThunderCompiler:
         info.fallbacks.append(FallbackInfo("graph", "AOTAutograd", reason))
         _log.warning("subgraph %d (%s) runs in eager: %s", info.index, info.code, reason.splitlines()[0])
         return graph.forward
+
+    def _decompositions(self) -> dict[Any, Callable[..., Any]]:
+        """Of all executors; where two name the same operator, the one that is preferred."""
+        return {op: rule for executor in reversed(self.executors) for op, rule in executor.decompositions().items()}
 
     def _new_subgraph(self, graph: torch.fx.GraphModule, options: dict[str, Any]) -> SubgraphInfo:
         whole_id, code_id = compile_id()
@@ -194,8 +208,9 @@ class ThunderCompiler:
         module: torch.fx.GraphModule,
         inputs: list[Any],
         sources: list[str],
+        user_outputs: int,
     ) -> Callable[..., Any]:
-        """Compile AOTAutograd's graph of one direction to a boxed callable."""
+        """AOTAutograd's graph of one direction as a boxed callable; ``user_outputs`` counts Dynamo's outputs."""
         stage = direction
         start = time.perf_counter_ns()
 
@@ -207,10 +222,21 @@ class ThunderCompiler:
         if direction == "backward":
             info.saved_for_backward_bytes = _saved_bytes(module)
             info.backward_compiled_late = info.compile_ms > 0
+            _take_strides(module, inputs)
         try:
-            trace = lower_graph(module, direction, dynamo_sources=sources, provenance=f"{direction}, as differentiated")
+            values: dict[str, Any] = {}
+            trace = lower_graph(
+                module, direction, dynamo_sources=sources, provenance=f"{direction}, as differentiated", values=values
+            )
             record(Stage(direction, trace, (time.perf_counter_ns() - start) / 1e6))
-            trace = run_stages(trace, self.transforms, record)
+            fusing = Fusing(
+                self.executors,
+                values,
+                differentiated=info.needs_backward,
+                visible=visible_outputs(info.needs_backward, user_outputs) if direction == "forward" else None,
+                on_failure=lambda executor, error: self._fall_back(info, direction, executor.name, error),
+            )
+            trace = run_stages(trace, self.transforms, record, self.executors, fusing)
             stage = "codegen"
             start = time.perf_counter_ns()
             program = boxed(trace)
@@ -224,6 +250,13 @@ class ThunderCompiler:
         if self.strict:
             raise ThunderCompileError(f"subgraph {info.index}, {where}, {stage}: {error}") from error
         info.fallbacks.append(FallbackInfo(where, stage, f"{type(error).__name__}: {error}"))
+
+
+def _take_strides(backward: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Have placeholders say what they will be given: a fused forward may save other strides than were traced."""
+    for node, given in zip(backward.graph.find_nodes(op="placeholder"), inputs, strict=False):
+        if isinstance(given, torch.Tensor):
+            node.meta["val"] = given
 
 
 def _saved_bytes(backward: torch.fx.GraphModule) -> int:

@@ -1,6 +1,6 @@
 """Executors: what runs the lines of a trace."""
 
-from thunderfx.executors.base import Executor, OperatorExecutor
-from thunderfx.executors.registry import resolve_executors
+from thunderfx.executors.base import Executor, Fusion, FusionExecutor, OperatorExecutor, Region
+from thunderfx.executors.registry import ENTRY_POINTS, resolve_executors
 
-__all__ = ["Executor", "OperatorExecutor", "resolve_executors"]
+__all__ = ["ENTRY_POINTS", "Executor", "Fusion", "FusionExecutor", "OperatorExecutor", "Region", "resolve_executors"]

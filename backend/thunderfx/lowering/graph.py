@@ -25,13 +25,19 @@ def lower_graph(
     sources: Iterable[str] = (),
     dynamo_sources: Iterable[str] = (),
     provenance: str = "",
+    values: dict[str, Any] | None = None,
 ) -> TraceCtx:
     """Trace of ``module``'s graph.
 
     ``sources`` names the placeholders in order; where it is empty they are named from AOTAutograd's descriptors, with
-    ``dynamo_sources`` for the inputs of the Dynamo graph.
+    ``dynamo_sources`` for the inputs of the Dynamo graph. ``values`` is filled with the fake tensors and symbolic
+    numbers that the graph's nodes carry, by the names that the trace gives them.
     """
-    return _Lowering(module, name, list(sources), list(dynamo_sources)).run(provenance)
+    lowering = _Lowering(module, name, list(sources), list(dynamo_sources))
+    trace = lowering.run(provenance)
+    if values is not None:
+        values.update((found, node.meta["val"]) for node, found in lowering.names.items() if "val" in node.meta)
+    return trace
 
 
 class _Lowering:

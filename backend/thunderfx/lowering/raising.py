@@ -30,6 +30,11 @@ def raise_graph(trace: TraceCtx, like: torch.fx.GraphModule) -> torch.fx.GraphMo
     return _Raising(trace, like, placeholders).run()
 
 
+def raise_region(trace: TraceCtx) -> torch.fx.GraphModule:
+    """A graph module that computes a trace of operators and returns a tuple; its nodes carry no metadata."""
+    return raise_graph(trace, _blank(trace))
+
+
 class _Raising:
     def __init__(self, trace: TraceCtx, like: torch.fx.GraphModule, placeholders: list[torch.fx.Node]) -> None:
         self.trace = trace
@@ -118,6 +123,7 @@ def _blank(trace: TraceCtx) -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     for variable in trace.inputs:
         graph.placeholder(variable.name)
+    graph.output(())
     return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 

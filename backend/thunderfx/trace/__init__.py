@@ -3,8 +3,9 @@
 from thunderfx.trace.bound_symbol import BoundSymbol, Origin
 from thunderfx.trace.check import TraceError, check
 from thunderfx.trace.codec import TraceDecodeError, from_json, to_json
-from thunderfx.trace.trace import Constant, TraceCtx
+from thunderfx.trace.trace import Constant, FusionRecord, TraceCtx
 from thunderfx.trace.types import OpaqueType, ScalarType, SequenceType, TensorType, ValueType
+from thunderfx.trace.unfuse import unfused
 from thunderfx.trace.values import Arg, Body, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg, Variable
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "BoundSymbol",
     "Constant",
     "DictArg",
+    "FusionRecord",
     "ListArg",
     "Literal",
     "OpaqueType",
@@ -31,4 +33,5 @@ __all__ = [
     "check",
     "from_json",
     "to_json",
+    "unfused",
 ]

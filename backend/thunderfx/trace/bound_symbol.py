@@ -31,7 +31,8 @@ class BoundSymbol(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``symbol`` is a qualified name (``aten.addmm.default``). ``outputs`` holds the names that the line defines; with
     ``unpack`` the call returns a sequence of which each item is named (``None``: not needed). ``origin`` is an index
-    into the trace's ``origins``.
+    into the trace's ``origins``. ``subsymbols`` are the lines that this one runs in one call: the members of a fusion,
+    or the line in whose place an executor runs something of its own. ``why`` says why a line stayed out of fusions.
     """
 
     symbol: str
@@ -43,6 +44,7 @@ class BoundSymbol(msgspec.Struct, frozen=True, omit_defaults=True):
     origin: int | None = None
     subsymbols: tuple[BoundSymbol, ...] = ()
     tags: tuple[str, ...] = ()
+    why: str = ""
 
     def uses(self) -> Iterator[str]:
         """Names that the line reads, in order, repeated where used twice."""

@@ -26,6 +26,15 @@ class Constant(msgspec.Struct, frozen=True, eq=False):
     value: Any = None
 
 
+class FusionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an executor generated for the line whose symbol is ``name``."""
+
+    name: str
+    executor: str
+    source: str = ""
+    statistics: dict[str, int | float | str] = {}
+
+
 class TraceCtx(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """A straight-line program: inputs, bound symbols, outputs, and where it came from.
 
@@ -39,6 +48,7 @@ class TraceCtx(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     origins: tuple[Origin, ...] = ()
     constants: tuple[Constant, ...] = ()
     provenance: str = ""
+    fusions: tuple[FusionRecord, ...] = ()
 
     @property
     def args(self) -> tuple[Variable, ...]:
