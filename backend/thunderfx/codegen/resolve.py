@@ -5,6 +5,7 @@ Only operators can be named: a stored trace that is replayed cannot reach the re
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from typing import Any
@@ -43,6 +44,8 @@ def resolve(name: str) -> Any:
         if isinstance(found, torch._ops.HigherOrderOperator):
             return found
     elif name.startswith("torch.ops.") and len(rest) in (3, 4):
+        if rest[1] == "thunderfx":
+            importlib.import_module("thunderfx.executors.attention")  # registers them
         found = _walk(torch.ops, rest[1:], name)
         if isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             return found

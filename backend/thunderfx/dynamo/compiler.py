@@ -191,10 +191,16 @@ class ThunderCompiler:
         stage = "torch"
         try:
             trace = before
-            for transform in at_level(self.transforms, "torch"):
+            rewrites = [(transform_name(transform), transform) for transform in at_level(self.transforms, "torch")]
+            rewrites += [
+                (executor.name, executor.rewrite)
+                for executor in self.executors
+                if type(executor).rewrite is not Executor.rewrite
+            ]
+            for name, rewrite in rewrites:
                 if trace is not None:
-                    stage = f"torch:{transform_name(transform)}"
-                    trace = run_stage(stage, transform, trace, info.stages["graph"].append)
+                    stage = f"torch:{name}"
+                    trace = run_stage(stage, rewrite, trace, info.stages["graph"].append)
             return graph if trace is None or trace is before else raise_graph(trace, graph)
         except Exception as e:
             self._fall_back(info, "graph", stage, e)

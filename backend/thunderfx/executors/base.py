@@ -44,6 +44,10 @@ class OperatorExecutor(Executor):
         """What is called with the line's arguments in place of its operator; ``None`` for the operator itself."""
         return None
 
+    def tags(self, line: BoundSymbol) -> tuple[str, ...]:
+        """What a reader should know about how it runs ``line``; shown behind the line."""
+        return ()
+
 
 @dataclasses.dataclass(frozen=True)
 class Region:

@@ -48,7 +48,8 @@ def _claimed(line: BoundSymbol, executors: Sequence[Executor], objects: set[str]
             refusals.append(f"{executor.name}: {reason}")
         elif isinstance(executor, OperatorExecutor) and executor.can_execute(line):
             break
-    return msgspec.structs.replace(line, executor=executor.name, why="; ".join(refusals)), executor
+    tags = line.tags + executor.tags(line) if isinstance(executor, OperatorExecutor) else line.tags
+    return msgspec.structs.replace(line, executor=executor.name, why="; ".join(refusals), tags=tags), executor
 
 
 def refusal(executor: FusionExecutor, line: BoundSymbol, objects: set[str]) -> str:
