@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Protocol
 import msgspec
 from thunderfx.trace.diff import TraceDiff, diff_traces
 from thunderfx.trace.trace import TraceCtx
+from thunderfx.trace.unfuse import unfused
 
 from thunderfx_cli.errors import UsageError
 from thunderfx_cli.store.schema import Environment, Run, SubgraphIndex, TraceIndex
@@ -131,8 +133,9 @@ def _subgraph_diffs(
     a, b = before.run.subgraphs, after.run.subgraphs
     if only is not None and all(s.index != only for s in (*a, *b)):
         raise UsageError(f"neither run has a subgraph {only}", hint=f"subgraphs: {len(a)} before, {len(b)} after")
-    traces_a = [_Traces(before, s, stage) for s in a]
-    traces_b = [_Traces(after, s, stage) for s in b]
+    early = stage == "execution" and _is_placed(a) != _is_placed(b)
+    traces_a = [_Traces(before, s, stage, early) for s in a]
+    traces_b = [_Traces(after, s, stage, early) for s in b]
     out = []
     for i, j in pair_by_similarity([t.operations for t in traces_a], [t.operations for t in traces_b]):
         numbers = (None if i is None else a[i].index, None if j is None else b[j].index)
@@ -147,16 +150,27 @@ def _subgraph_diffs(
     return out
 
 
-class _Traces:
-    """One subgraph's traces of a stage, each read once."""
+def _is_placed(subgraphs: Sequence[SubgraphIndex]) -> bool:
+    """Whether other executors than torch were asked."""
+    return any(t.stage == "placed" for s in subgraphs for t in s.traces)
 
-    def __init__(self, stored: ReadableRun, subgraph: SubgraphIndex, stage: str) -> None:
+
+class _Traces:
+    """One subgraph's traces of a stage, each read once.
+
+    ``early``: before lines were made to work in place, which would tell them from the same lines in a fusion.
+    """
+
+    def __init__(self, stored: ReadableRun, subgraph: SubgraphIndex, stage: str, early: bool) -> None:
         chosen = [t for t in subgraph.traces if t.stage == stage]
+        if early:
+            pairs = itertools.pairwise(subgraph.traces)
+            chosen = [t for t, later in pairs if later.stage == "in_place" and t.direction == later.direction] or chosen
         self.by_direction = {t.direction: stored.load_trace(t) for t in chosen if t.direction in DIRECTIONS}
         self.operations: Counter[str] = Counter(
             f"{direction} {line.symbol}"
             for direction, trace in self.by_direction.items()
-            for line in trace.bound_symbols
+            for line in unfused(trace).bound_symbols
             if line.symbol != "python.del"
         )
         self.why_missing = {f.where: f.reason for f in subgraph.fallbacks}

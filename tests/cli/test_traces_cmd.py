@@ -35,9 +35,12 @@ def test_headings_traces_and_reasons_in_a_pipe(store):
     assert [line for line in text.splitlines() if line.startswith("# ")] == [
         "# subgraph 0 forward, stage execution, 2 lines, forward (model.py:12)",
         "# inputs: x: f32[4, 64]",
+        "# run by torch 2 lines",
         "# subgraph 0 backward, stage execution, 1 line, forward (model.py:12)",
+        "# run by torch 1 line",
         "# subgraph 1 forward, stage execution, 1 line",
         "# recompiled: replaces subgraph 0: guard on h = f(h)",
+        "# run by torch 1 line",
         "# subgraph 1 backward: compiled, never ran",
         "# subgraph 2 forward: fell back: no such op",
         "# subgraph 2 backward: fell back: no such op",

@@ -17,7 +17,7 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:0.")] = "auto",
     executors: Annotated[
-        str | None, typer.Option("--executors", help="What runs lines, in order of preference: torch.")
+        str | None, typer.Option("--executors", help="What runs lines, in order of preference: sdpa,inductor.")
     ] = None,
     steps: Annotated[int, typer.Option("--steps", min=0, help="Timed steps.")] = 10,
     warmup: Annotated[int, typer.Option("--warmup", min=0, help="Steps before the timed ones.")] = 3,

@@ -21,6 +21,8 @@ def traces(
     both: Annotated[bool, typer.Option("--both", help="Forward and backward traces (the default).")] = False,
     subgraph: Annotated[int | None, typer.Option("--subgraph", help="This subgraph only.")] = None,
     stage: Annotated[str, typer.Option("--stage", help="The trace after this stage.")] = "execution",
+    why: Annotated[bool, typer.Option("--why", help="Say why a line stayed out of a fusion.")] = False,
+    source: Annotated[bool, typer.Option("--source", help="Print the code that executors generated.")] = False,
     list_stages: Annotated[bool, typer.Option("--list-stages", help="List the stages and stop.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The bare program, ready to run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the traces as JSON.")] = False,
@@ -47,8 +49,10 @@ def traces(
         for note in notes:
             typer.echo(note, err=True)
         _print_json(stored, chosen) if as_json else _print_raw(stored, chosen)
+    elif source:
+        _print_sources(stored, chosen)
     else:
-        _print(stored, chosen, notes)
+        _print(stored, chosen, notes, why=why)
 
 
 def _check_choice(stored: StoredRun, stage: str, subgraph: int | None) -> None:
@@ -109,7 +113,24 @@ def _list_stages(stored: StoredRun, direction: str | None, subgraph: int | None,
 
 
 def _print_raw(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
-    write_result("\n".join(stored.program(index, comments=False) for _, index in chosen))
+    write_result("\n".join(stored.program(index) for _, index in chosen))
+
+
+def _print_sources(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
+    from thunderfx_cli.errors import RunDataError
+    from thunderfx_cli.render.trace_view import heading, sources
+
+    blocks = []
+    for graph, index in chosen:
+        found = sources(stored.load_trace(index))
+        if found:
+            head = "\n".join(f"# {line}" for line in heading(graph, index))
+            blocks.append(f"{head}\n{found}")
+    if not blocks:
+        raise RunDataError(
+            "no executor generated code for these traces", hint="Run with --executors inductor, for example."
+        )
+    write_result("\n".join(blocks))
 
 
 def _print_json(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
@@ -129,16 +150,16 @@ def _print_json(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]
     write_result(json_text(rows) + "\n")
 
 
-def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], notes: list[str]) -> None:
+def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], notes: list[str], *, why: bool) -> None:
     """Highlighted on a terminal and through a pager where it is long; plain text in a pipe."""
     import sys
 
-    from thunderfx_cli.render.trace_view import heading
+    from thunderfx_cli.render.trace_view import body, heading
 
     blocks = []
     for graph, index in chosen:
         head = "\n".join(f"# {line}" for line in heading(graph, index))
-        blocks.append(f"{head}\n{stored.program(index, comments=True)}")
+        blocks.append(f"{head}\n{stored.text(index, lambda trace: body(trace, why=why))}")
     blocks += [f"# {note}\n" for note in notes]
     text = "\n".join(blocks)
     if not sys.stdout.isatty():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from rich.text import Text
@@ -14,6 +15,7 @@ STYLES = {"added": "green", "removed": "red", "changed": "yellow", "equal": "dim
 VERDICT_STYLES = {"better": "green", "worse": "red"}
 COMMENT = "italic dim"
 MISSING = "-"
+MOST_NAMES = 6  #: operators that a row of several lines names
 
 
 def render_run_diff(diff: RunDiff, *, context: int = 1) -> Iterator[Text]:
@@ -53,9 +55,31 @@ def _summary(direction: DirectionDiff) -> str:
         return one_line(direction.note)
     if diff.is_empty:
         return "no differences"
-    counts = {"removed": diff.removed, "added": diff.added, "changed": diff.changed}
+    moved = diff.only_executor
+    counts = {"removed": diff.removed, "added": diff.added, "changed": diff.changed - moved}
+    counts["run by another executor"] = moved
     counts["modules renamed"] = len(diff.renamed_modules)
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _executor_rows(entries: list[DiffEntry]) -> Iterator[DiffEntry | Text]:
+    """The entries, with lines in a row that only changed their executor as one row."""
+    for changed, group in itertools.groupby(entries, key=_executors):
+        if changed is None:
+            yield from group
+            continue
+        rows = list(group)
+        names = dict.fromkeys(row.after.text.partition(" = ")[2].partition("(")[0] for row in rows if row.after)
+        shown = ", ".join(list(names)[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+        count = f"{len(rows)} line{'s' if len(rows) > 1 else ''}"
+        yield Text(one_line(f"  ~ {count} now run by {changed[1]}, before by {changed[0]}: {shown}"), STYLES["changed"])
+
+
+def _executors(entry: DiffEntry) -> tuple[str, str] | None:
+    """Executor before and after, where nothing else changed."""
+    if entry.aspects != ("executor",) or entry.before is None or entry.after is None:
+        return None
+    return entry.before.executor, entry.after.executor
 
 
 def render_trace_diff(diff: TraceDiff, *, context: int = 1) -> Iterator[Text]:
@@ -66,7 +90,10 @@ def render_trace_diff(diff: TraceDiff, *, context: int = 1) -> Iterator[Text]:
         if number:
             yield Text("  ...", COMMENT)
         origin = ""
-        for entry in hunk:
+        for entry in _executor_rows(hunk):
+            if isinstance(entry, Text):
+                yield entry
+                continue
             for mark, line, kind, note in _marked(entry):
                 if entry.part == "line" and line.origin != origin:
                     origin = line.origin

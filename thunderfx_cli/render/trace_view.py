@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from thunderfx.trace.printer import one_line
+from thunderfx.trace import TraceCtx
+from thunderfx.trace.bound_symbol import DEL
+from thunderfx.trace.printer import one_line, print_trace
 
 from thunderfx_cli.render.figures import format_count
 from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
@@ -29,6 +32,38 @@ def heading(graph: SubgraphIndex, index: TraceIndex) -> Iterator[str]:
             yield f"fallback after {one_line(fallback.stage)}: {one_line(fallback.reason)}"
     if index.direction == "backward" and graph.backward_status not in ("", "ran"):
         yield f"backward: {one_line(graph.backward_status)}"
+
+
+def body(trace: TraceCtx, *, why: bool) -> str:
+    """The commented program, and below it what ran its lines."""
+    return f"{print_trace(trace, comments=True, why=why)}# run by {ran_by(trace)}\n"
+
+
+def ran_by(trace: TraceCtx) -> str:
+    """``"inductor 92 lines in 1 fusion, torch 3 lines"``: members of fusions count as lines, ``del`` does not."""
+    lines: Counter[str] = Counter()
+    fusions: Counter[str] = Counter()
+    for line in trace.bound_symbols:
+        if line.symbol != DEL:
+            lines[line.executor] += max(1, len(line.subsymbols))
+            fusions[line.executor] += line.has_tag("fused")
+    parts = []
+    for name, count in lines.items():
+        inside = f" in {format_count(fusions[name], 'fusion')}" if fusions[name] else ""
+        parts.append(one_line(f"{name} {format_count(count, 'line')}{inside}"))
+    return ", ".join(parts) or "nothing: it has no lines"
+
+
+def sources(trace: TraceCtx) -> str:
+    """The code behind each fusion, line by line harmless on a terminal; ``""`` where there is none."""
+    out = []
+    for fusion in trace.fusions:
+        figures = ", ".join(f"{value} {name}" for name, value in fusion.statistics.items())
+        out.append(
+            f"# {one_line(fusion.name)}, {one_line(fusion.executor)}{one_line(f': {figures}' if figures else '')}"
+        )
+        out += [one_line(text) for text in fusion.source.split("\n")]
+    return "\n".join(out) + "\n" if out else ""
 
 
 def missing(graph: SubgraphIndex, direction: str, stage: str) -> str:

@@ -59,7 +59,7 @@ def _run(
 
         try:
             resolve_executors(request.executors)
-        except ValueError as e:
+        except (ValueError, TypeError) as e:
             raise UsageError(f"--executors: {e}") from None
         measured = Measured()
         measured.add_sample("import", (time.perf_counter_ns() - start) / 1e6)

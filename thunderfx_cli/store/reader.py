@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
-from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json
+from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json, unfused
 from thunderfx.trace.printer import one_line
 
 from thunderfx_cli.errors import RunDataError
@@ -78,11 +78,18 @@ class StoredRun:
             raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
         return trace
 
-    def program(self, index: TraceIndex, *, comments: bool) -> str:
-        """The text of the trace that an index entry names. Raises :class:`RunDataError` as :meth:`load_trace`."""
+    def program(self, index: TraceIndex) -> str:
+        """The bare program of the trace that an index entry names, without fusions, whose code is not stored as such.
+
+        Raises :class:`RunDataError` as :meth:`load_trace`.
+        """
+        return self.text(index, lambda trace: unfused(trace).python())
+
+    def text(self, index: TraceIndex, show: Callable[[TraceCtx], str]) -> str:
+        """What ``show`` makes of the trace. Raises :class:`RunDataError` as :meth:`load_trace`."""
         trace = self.load_trace(index)
         try:
-            return trace.python(comments=comments)
+            return show(trace)
         except ValueError as e:  # a literal that is no literal
             where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
             raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None

@@ -48,8 +48,16 @@ def _claimed(line: BoundSymbol, executors: Sequence[Executor], objects: set[str]
             refusals.append(f"{executor.name}: {reason}")
         elif isinstance(executor, OperatorExecutor) and executor.can_execute(line):
             break
-    tags = line.tags + executor.tags(line) if isinstance(executor, OperatorExecutor) else line.tags
+    tags = line.tags
+    if isinstance(executor, OperatorExecutor):
+        tags += executor.tags(line)
+        later = executors[executors.index(executor) + 1 :]
+        refusals += [f"{other.name}: {executor.name} comes before it" for other in later if _is_fusing(other)]
     return msgspec.structs.replace(line, executor=executor.name, why="; ".join(refusals), tags=tags), executor
+
+
+def _is_fusing(executor: Executor) -> bool:
+    return isinstance(executor, FusionExecutor)
 
 
 def refusal(executor: FusionExecutor, line: BoundSymbol, objects: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""What differs between two traces.
+"""What differs between two traces, fusions taken apart: a line that is fused now is the line that it was.
 
 Lines are paired by :mod:`thunderfx.trace.pairing`, so that renumbered names, reordered independent lines and moved
 source lines give no difference, and an inserted line is one difference, not one for every line after it.
@@ -16,14 +16,16 @@ from thunderfx.trace.pairing import Pairing, structural_order
 from thunderfx.trace.printer import line_comment, one_line, print_arg, print_line
 from thunderfx.trace.structure import Interner, Structure, structure
 from thunderfx.trace.trace import TraceCtx
+from thunderfx.trace.unfuse import unfused
 
 
 class DiffLine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One side of an entry. Texts are escaped (:func:`one_line`) and empty far from any change."""
 
-    index: int  #: position among the trace's bound symbols, inputs or 0 for the outputs
+    index: int  #: position among the bound symbols of the trace without fusions, inputs, or 0 for the outputs
     text: str = ""
     comment: str = ""  #: types, executor, tags
+    executor: str = ""
     origin: str = ""  #: module path and user's source line
 
 
@@ -54,6 +56,11 @@ class TraceDiff(msgspec.Struct, frozen=True, omit_defaults=True):
     equal: int = 0
 
     @property
+    def only_executor(self) -> int:
+        """Number of lines of which nothing changed but what runs them."""
+        return sum(entry.aspects == ("executor",) for entry in self.entries)
+
+    @property
     def is_empty(self) -> bool:
         return not (self.added or self.removed or self.changed or self.renamed_modules)
 
@@ -77,7 +84,7 @@ class TraceDiff(msgspec.Struct, frozen=True, omit_defaults=True):
 def diff_traces(before: TraceCtx, after: TraceCtx, *, context: int = 3) -> TraceDiff:
     """Compare two traces; equal entries within ``context`` of a difference carry their text."""
     interner = Interner()
-    a, b = structure(before, interner), structure(after, interner)
+    a, b = structure(unfused(before), interner), structure(unfused(after), interner)
     swap = structural_order(a, b, interner) > 0
     # One order whichever trace comes first, so that diff(b, a) mirrors diff(a, b).
     pairing = Pairing(b, a, interner) if swap else Pairing(a, b, interner)
@@ -199,10 +206,10 @@ def _side(s: Structure, part: str, at: int, with_text: bool) -> DiffLine:
         var = s.inputs[at]
         return DiffLine(at, f'{var.name}: "{one_line(str(var.type))}"', one_line(var.source))
     index = s.indices[at]
-    if not with_text:
-        return DiffLine(index)
     line = s.lines[at]
-    return DiffLine(index, one_line(print_line(line)), line_comment(line), _origin_text(s.trace, line))
+    if not with_text:
+        return DiffLine(index, executor=line.executor)
+    return DiffLine(index, one_line(print_line(line)), line_comment(line), line.executor, _origin_text(s.trace, line))
 
 
 def _origin_text(trace: TraceCtx, line: BoundSymbol) -> str:

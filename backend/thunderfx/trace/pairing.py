@@ -284,7 +284,7 @@ class Pairing:
     def line_aspects(self, i: int, j: int) -> tuple[str, ...]:
         p, q = self.a.parts[i], self.b.parts[j]
         differ = self.operands_differ(p.uses, q.uses)
-        if not differ and self.a.own[i] == self.b.own[j]:
+        if not differ and self.a.own[i] == self.b.own[j] and p.executor == q.executor:
             return ()
         found = {
             "type": p.types != q.types,

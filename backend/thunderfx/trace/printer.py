@@ -111,7 +111,7 @@ def _print_signature(trace: TraceCtx, pad: str, comments: bool, nested: bool) ->
     return out
 
 
-def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool) -> list[str]:
+def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool, why: bool = False) -> list[str]:
     out = _print_signature(trace, pad, comments, nested)
     inner = pad + INDENT
     last_origin = ""
@@ -131,12 +131,14 @@ def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool) -> 
         out.append(f"{inner}{text}  # {comment}" if comment else inner + text)
         for member in line.subsymbols:
             out.append(f"{inner}  # {one_line(print_line(member))}")
+        if why and line.why:
+            out.append(f"{inner}  # why: {one_line(line.why)}")
     out.append(f"{inner}return {print_arg(trace.outputs)}")
     return out
 
 
-def print_trace(trace: TraceCtx, *, comments: bool = False) -> str:
-    """The whole trace as source text, ending in a newline.
+def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False) -> str:
+    """The whole trace as source text, ending in a newline; ``why`` adds why lines stayed out of fusions.
 
     Called with a list (which it clears, so that inputs can be freed after their last use), the printed function
     returns the outputs.
@@ -150,7 +152,7 @@ def print_trace(trace: TraceCtx, *, comments: bool = False) -> str:
     imports = ["import torch"] + [f"import {name}" for name in ("operator", "math") if name in symbols]
     if "aten" in symbols:
         imports.append("aten = torch.ops.aten")
-    return "\n".join(head + imports + [""] + _print_function(trace, "", comments, nested=False)) + "\n"
+    return "\n".join(head + imports + [""] + _print_function(trace, "", comments or why, False, why)) + "\n"
 
 
 def all_lines(trace: TraceCtx) -> list[BoundSymbol]:

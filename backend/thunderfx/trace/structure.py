@@ -58,7 +58,7 @@ class Structure(msgspec.Struct):
     indices: list[int]
     lines: list[BoundSymbol]
     parts: list[LineParts]
-    own: list[int]  #: number of the key of a line without its operands
+    own: list[int]  #: number of the key of a line without its operands and its executor
     inputs: list[Variable]  #: inputs, then constants
     input_keys: list[tuple[str, str]]
     output_skeleton: Hashable
@@ -162,7 +162,7 @@ def structure(trace: TraceCtx, interner: Interner) -> Structure:
             program_key(line.subsymbols, {}) if line.subsymbols else (),
             tuple(uses),
         )
-        key = (parts.symbol, shape, parts.types, parts.module, parts.executor, parts.tags, parts.members, line.unpack)
+        key = (parts.symbol, shape, parts.types, parts.module, parts.tags, parts.members, line.unpack)
         out.indices.append(index)
         out.lines.append(line)
         out.parts.append(parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from thunderfx.trace.bound_symbol import BoundSymbol
 from thunderfx.trace.trace import TraceCtx
 
@@ -9,7 +11,7 @@ from thunderfx.trace.trace import TraceCtx
 def unfused(trace: TraceCtx) -> TraceCtx:
     """``trace`` with the members of its fusions in their place, to be run by torch; itself where it has none.
 
-    The objects that ran the fusions are no constants of the result.
+    Each member names the executor of its fusion. The objects that ran the fusions are no constants of the result.
     """
     if not any(line.subsymbols for line in trace.bound_symbols):
         return trace
@@ -18,7 +20,7 @@ def unfused(trace: TraceCtx) -> TraceCtx:
     for line in trace.bound_symbols:
         if line.subsymbols:
             gone.add(line.symbol)
-            lines += line.subsymbols
+            lines += [msgspec.structs.replace(member, executor=line.executor) for member in line.subsymbols]
         else:
             lines.append(line)
     return trace.replace(

@@ -151,7 +151,7 @@ def test_a_damaged_trace_is_named(store, data, problem):
     stored = store.resolve("@1")
     (stored.folder / "bad.json").write_bytes(data)
     with pytest.raises(RunDataError, match=f"bad.json.*{problem}"):
-        stored.program(TraceIndex("execution", "bad.json"), comments=True)
+        stored.program(TraceIndex("execution", "bad.json"))
 
 
 def test_traces_are_chosen_by_direction_subgraph_and_stage(store):
