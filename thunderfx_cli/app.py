@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from thunderfx_cli.commands.bench import bench
 from thunderfx_cli.commands.diff import diff
 from thunderfx_cli.commands.run import run
 from thunderfx_cli.commands.runs import app as runs_app
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("traces")(traces)
 app.command("diff")(diff)
+app.command("bench")(bench)
 app.add_typer(runs_app, name="runs")
 
 DEBUG_VARIABLE = "THUNDERFX_DEBUG"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,7 +14,7 @@ from thunderfx.trace.trace import TraceCtx
 from thunderfx.trace.unfuse import unfused
 
 from thunderfx_cli.errors import UsageError
-from thunderfx_cli.store.schema import Environment, Run, SubgraphIndex, TraceIndex
+from thunderfx_cli.store.schema import ContenderResult, Environment, Run, SubgraphIndex, Timing, TraceIndex
 
 DIRECTIONS = ("forward", "backward")
 #: Subgraphs that share less than this part of their operations are not each other's counterpart.
@@ -227,10 +227,13 @@ def environment_changes(a: Environment, b: Environment) -> tuple[EnvironmentChan
 def metrics(a: Run, b: Run, comparable: bool) -> list[Metric]:
     """Figures that either run has: time, memory, structure."""
     out = [_timing(phase, a, b, comparable) for phase in PHASES if phase in a.timings or phase in b.timings]
+    out += list(_benched(a, b, comparable))
     names = list(dict.fromkeys([*a.memory.readings, *b.memory.readings]))
     out += [_memory(name, a, b) for name in names if "total" not in name]
     if "saved_for_backward_bytes" not in names:
         out.append(_exact("saved_for_backward_bytes", "bytes", _saved_bytes(a), _saved_bytes(b)))
+    if a.mode == b.mode == "bench":
+        return [m for m in out if m.before is not None or m.after is not None]
     counts: list[tuple[str, Callable[[Run], int]]] = [
         ("forward lines", lambda run: sum(s.forward_lines for s in run.subgraphs)),
         ("backward lines", lambda run: sum(s.backward_lines for s in run.subgraphs)),
@@ -244,8 +247,28 @@ def metrics(a: Run, b: Run, comparable: bool) -> list[Metric]:
     return [m for m in out if m.before is not None or m.after is not None]
 
 
+def _benched(a: Run, b: Run, comparable: bool) -> Iterator[Metric]:
+    """Times and errors of each compiler that either bench has."""
+    before, after = ({item.name: item for item in run.contenders} for run in (a, b))
+    nobody = ContenderResult("")
+    for name in dict.fromkeys([*before, *after]):
+        x, y = before.get(name, nobody), after.get(name, nobody)
+        for phase in PHASES:
+            if phase in x.timings or phase in y.timings:
+                yield _compared(f"{name}: {phase}", x.timings.get(phase), y.timings.get(phase), comparable)
+        if x.graphs is not None or y.graphs is not None:
+            yield _exact(f"{name}: graphs", "count", x.graphs, y.graphs)
+        for key in [key for key in {**x.memory, **y.memory} if key.endswith("peak_bytes")]:
+            values = [item.memory[key].value if key in item.memory else None for item in (x, y)]
+            yield _exact(f"{name}: {key}", "bytes", *values)
+
+
 def _timing(phase: str, a: Run, b: Run, comparable: bool) -> Metric:
-    samples = [run.timings[phase].samples_ms if phase in run.timings else () for run in (a, b)]
+    return _compared(phase, a.timings.get(phase), b.timings.get(phase), comparable)
+
+
+def _compared(phase: str, a: Timing | None, b: Timing | None, comparable: bool) -> Metric:
+    samples = [timing.samples_ms if timing is not None else () for timing in (a, b)]
     before, after = (statistics.median(s) if s else None for s in samples)
     if before is None or after is None:
         verdict = ""

@@ -19,6 +19,9 @@ def run(
     executors: Annotated[
         str | None, typer.Option("--executors", help="What runs lines, in order of preference: sdpa,inductor.")
     ] = None,
+    backend: Annotated[
+        str, typer.Option("--backend", help="Compiler: thunderfx, eager, aot_eager or inductor.")
+    ] = "thunderfx",
     steps: Annotated[int, typer.Option("--steps", min=0, help="Timed steps.")] = 10,
     warmup: Annotated[int, typer.Option("--warmup", min=0, help="Steps before the timed ones.")] = 3,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for weights and inputs.")] = 0,
@@ -51,6 +54,7 @@ def run(
         input_specs=tuple(inputs or ()),
         device=device,
         executors=tuple(part.strip() for part in executors.split(",") if part.strip()) if executors else None,
+        backend=backend,
         steps=steps,
         warmup=warmup,
         seed=seed,

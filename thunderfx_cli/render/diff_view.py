@@ -23,7 +23,9 @@ def render_run_diff(diff: RunDiff, *, context: int = 1) -> Iterator[Text]:
     yield Text.assemble("before  ", (one_line(diff.before), "bold"))
     yield Text.assemble("after   ", (one_line(diff.after), "bold"))
     yield Text()
-    if diff.traces_equal:
+    if not diff.subgraphs:
+        yield Text("traces: neither run has any")
+    elif diff.traces_equal:
         yield Text("traces: no differences", "green")
     else:
         for subgraph in diff.subgraphs:
@@ -154,7 +156,8 @@ def _metric_row(metric: Metric) -> tuple[str, str, str, str, str, str]:
     before, after = format_value(metric.before, metric.unit), format_value(metric.after, metric.unit)
     change = MISSING if metric.change is None else format_value(metric.change, metric.unit, sign=True)
     relative = MISSING if metric.relative is None else f"{metric.relative:+.1%}"
-    name = one_line(metric.name).removesuffix(f"_{metric.unit}").replace("_", " ")
+    whose, colon, name = one_line(metric.name).rpartition(": ")
+    name = whose + colon + name.removesuffix(f"_{metric.unit}").replace("_", " ")
     return name, before, after, change, relative, one_line(metric.verdict)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from thunderfx.profiling.statistics import summarise
 from thunderfx.trace.printer import one_line
 
+from thunderfx_cli.render.bench_view import render_bench
 from thunderfx_cli.render.figures import format_bytes, format_ms
 from thunderfx_cli.store.schema import Reading, Run, SubgraphIndex
 
@@ -31,6 +32,9 @@ def render_run(run: Run) -> Iterator[RenderableType]:
     if run.status != "complete":
         text = f"run {run.status}: {run.error}" if run.error else f"run {run.status}"
         yield Text(one_line(text), style="bold red")
+    if run.mode == "bench":
+        yield from render_bench(run)
+        return
     if run.subgraphs:
         yield _heading("Subgraphs")
         yield _subgraph_table(run.subgraphs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import torch
@@ -34,8 +35,8 @@ def check_against_eager(loaded: LoadedModel, compiled: Any, *, seed: int, train:
         reference, precise = copy.deepcopy(loaded.callable), copy.deepcopy(loaded.callable)
     except Exception as e:
         return CheckResult(False, (f"the model cannot be copied for the comparison: {type(e).__name__}: {e}",))
-    want = _observe(loaded, reference, copied((loaded.args, loaded.kwargs)), seed, train)
-    got = _observe(loaded, compiled, copied((loaded.args, loaded.kwargs)), seed, train)
+    want = observe_step(loaded, reference, seed, train)
+    got = observe_step(loaded, compiled, seed, train)
     exact: dict[str, torch.Tensor] | None = None
     bad: list[str] = []
     notes: list[str] = []
@@ -47,11 +48,16 @@ def check_against_eager(loaded: LoadedModel, compiled: Any, *, seed: int, train:
         if problem is None:
             continue
         if exact is None:
-            exact = _in_float64(loaded, precise, seed, train)
+            exact = in_float64(dataclasses.replace(loaded, callable=precise), seed, train)
         judged = _closer(name, want[name], got[name], exact)
         (notes if judged.startswith("ok") else bad).append(f"{name}: {problem}; {judged}")
     checked = f"{len(want)} values compared with eager"
     return CheckResult(not bad, (checked, *bad, *notes))
+
+
+def observe_step(loaded: LoadedModel, fn: Any, seed: int, train: bool) -> dict[str, torch.Tensor]:
+    """Outputs, gradients, inputs and buffers afterwards, and generator state of one step on copies of the inputs."""
+    return _observe(loaded, fn, copied((loaded.args, loaded.kwargs)), seed, train)
 
 
 def _observe(loaded: LoadedModel, fn: Any, inputs: Any, seed: int, train: bool) -> dict[str, torch.Tensor]:
@@ -80,8 +86,9 @@ def _observe(loaded: LoadedModel, fn: Any, inputs: Any, seed: int, train: bool) 
     return seen
 
 
-def _in_float64(loaded: LoadedModel, fn: Any, seed: int, train: bool) -> dict[str, torch.Tensor]:
-    """The same step in eager float64; empty where the model does not run in float64."""
+def in_float64(loaded: LoadedModel, seed: int, train: bool) -> dict[str, torch.Tensor]:
+    """The same step in eager float64, which changes the model; empty where it does not run in float64."""
+    fn = loaded.callable
     try:
         precise = fn.double() if isinstance(fn, torch.nn.Module) else fn
         inputs = cast(copied((loaded.args, loaded.kwargs)), torch.float64)

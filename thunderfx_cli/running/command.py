@@ -111,6 +111,7 @@ def _options(request: Request) -> RunOptions:
     return RunOptions(
         device=resolve_device(request.device),
         executors=request.executors,
+        backend=request.backend,
         steps=request.steps,
         warmup=request.warmup,
         seed=request.seed,
@@ -141,6 +142,8 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
             )
             if outcome.exit_code:
                 raise UserCodeError(f"{request.target} ended with exit code {outcome.exit_code}")
+        elif mode == "bench":
+            _measure_bench(request, options, measured, say)
         else:
             _measure_model(request, options, measured, say)
             if options.strict and not measured.subgraphs:
@@ -154,7 +157,7 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
         raise
     except CommandError as e:
         outcome.status, outcome.error, outcome.exit_code = "failed", e, e.exit_code
-        if not measured.subgraphs:
+        if not measured.subgraphs and not measured.contenders:
             raise
 
 
@@ -168,6 +171,24 @@ def _measure_model(request: Request, options: RunOptions, measured: Measured, sa
     measured.add_sample("load", (time.perf_counter_ns() - start) / 1e6)
     files = [str(request.target.path.absolute())] if request.target.path is not None else []
     run_model(loaded, options, measured, check=request.check, say=say, files=files)
+
+
+def _measure_bench(request: Request, options: RunOptions, measured: Measured, say: Say) -> None:
+    from thunderfx_cli.loading.model import load_model
+    from thunderfx_cli.loading.user_errors import user_code
+    from thunderfx_cli.running.bench import run_bench
+    from thunderfx_cli.running.contenders import contenders, lightning_problem
+
+    chosen = contenders(request.bench_backends, request.bench_executors, {"dynamic": options.dynamic})
+    if "lightning" not in request.bench_backends:
+        measured.warnings += [f"not timed: {problem}" for problem in (lightning_problem(),) if problem]
+    say("loading the model")
+    loaded = load_model(request.target, input_specs=request.input_specs, device=options.device, seed=options.seed)
+    with user_code([str(request.target.path.absolute())] if request.target.path is not None else []):
+        run_bench(loaded, chosen, options, measured.contenders, say)
+    failed = [item for item in measured.contenders if item.error]
+    if failed:
+        raise UserCodeError(f"{failed[0].name} did not run the model: {failed[0].error}")
 
 
 def _breaks_since(before: int) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from thunderfx_cli.store.schema import CheckResult, Reading
+from thunderfx_cli.store.schema import CheckResult, ContenderResult, Reading
 
 
 @dataclasses.dataclass
@@ -24,6 +24,7 @@ class Measured:
     dynamo_ms: float = 0.0  #: Dynamo's compile time, backends included
     warnings: list[str] = dataclasses.field(default_factory=list)
     check: CheckResult | None = None
+    contenders: list[ContenderResult] = dataclasses.field(default_factory=list)
 
     def add_sample(self, phase: str, time_ms: float) -> None:
         self.samples_ms.setdefault(phase, []).append(time_ms)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from thunderfx import thunderfx
 from thunderfx.profiling.memory import MemoryMeter
 from thunderfx.profiling.timer import StepTimer
 
@@ -32,7 +31,7 @@ def run_model(
 
     Raises :class:`UserCodeError` where the model or its loss raises.
     """
-    compiled: Any = thunderfx(loaded.callable, **options.compile_options())  # type: ignore[arg-type]
+    compiled = options.compiled(loaded.callable)
     measured.compiled.append(compiled)
     measured.backends.append(compiled._tfx_backend)
     step = _Step(loaded, compiled, options, measured)

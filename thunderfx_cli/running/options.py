@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from thunderfx.dynamo import RecordingCompiler, ThunderFXCompiledObject, thunderfx
 
 from thunderfx_cli.errors import UsageError
 
@@ -20,6 +23,7 @@ class RunOptions:
     dynamic: bool | None
     fullgraph: bool
     strict: bool
+    backend: str = "thunderfx"
 
     def compile_options(self) -> dict[str, object]:
         """Arguments for ``thunderfx()``."""
@@ -29,6 +33,15 @@ class RunOptions:
             "dynamic": self.dynamic,
             "fullgraph": self.fullgraph,
         }
+
+    def compiled(self, fn: Callable[..., Any], **more: Any) -> Any:
+        """``fn`` compiled by the backend that was asked for, as a ``ThunderFXCompiledObject``; ``more`` goes first."""
+        chosen: dict[str, Any] = self.compile_options() | more
+        if self.backend == "thunderfx":
+            return thunderfx(fn, **chosen)
+        backend = RecordingCompiler(self.backend)
+        options = {key: value for key, value in chosen.items() if key not in ("executors", "strict")}
+        return ThunderFXCompiledObject(backend, torch.compile(fn, backend=backend, **options))
 
 
 def resolve_device(text: str) -> torch.device:

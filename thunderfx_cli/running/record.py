@@ -41,7 +41,7 @@ def record_run(
     """Write the traces and return what ``run.json`` is to hold."""
     warnings = list(measured.warnings)
     stored_breaks = graph_breaks(breaks)
-    if not measured.subgraphs:
+    if not measured.subgraphs and mode != "bench":
         warnings.append(_nothing_compiled(mode, stored_breaks))
     return Run(
         id=writer.id,
@@ -61,6 +61,7 @@ def record_run(
         memory=memory(measured),
         warnings=tuple(warnings),
         check=measured.check,
+        contenders=tuple(measured.contenders),
     )
 
 

@@ -10,6 +10,9 @@ from thunderfx_cli.loading.mode import detect_mode
 from thunderfx_cli.loading.source import read_source
 from thunderfx_cli.loading.target import Target
 
+BACKENDS = ("thunderfx", "eager", "aot_eager", "inductor")
+#: What ``thunderfx bench`` can time, in the order of its table.
+BENCHED = ("eager", "aot_eager", "inductor", "thunderfx", "lightning")
 #: Options that a script has no use for.
 _MODEL_OPTIONS = {
     "inputs": "--input",
@@ -30,6 +33,7 @@ class Request:
     input_specs: tuple[str, ...]
     device: str
     executors: tuple[str, ...] | None
+    backend: str
     steps: int
     warmup: int
     seed: int
@@ -42,6 +46,8 @@ class Request:
     name: str
     store: Path | None
     given: frozenset[str] = frozenset()  #: names of the options that the command line held
+    bench_backends: tuple[str, ...] = ()
+    bench_executors: tuple[str, ...] = ()  #: combinations, each as on the command line
 
     @property
     def target_name(self) -> str:
@@ -52,7 +58,8 @@ class Request:
         """The options that say what was run."""
         return {
             "device": self.device,
-            "executors": ",".join(self.executors) if self.executors else None,
+            "backend": ",".join(self.bench_backends) or self.backend,
+            "executors": " ".join(self.bench_executors) or (",".join(self.executors) if self.executors else None),
             "inputs": " ".join(self.input_specs) or None,
             "steps": self.steps,
             "warmup": self.warmup,
@@ -69,6 +76,11 @@ class Request:
         Raises :class:`UserCodeError` for a file that is no Python, and :class:`UsageError` for options that do not go
         with the mode.
         """
+        if self.backend not in BACKENDS:
+            known = ", ".join(BACKENDS)
+            raise UsageError(f"--backend {self.backend}: no such backend", hint=f"Backends: {known}.")
+        if self.executors and self.backend != "thunderfx":
+            raise UsageError(f"--executors are those of thunderfx, and --backend is {self.backend}")
         mode = self._mode()
         if mode == "script" and self.check:
             raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
@@ -81,6 +93,17 @@ class Request:
         if mode == "model" and self.script_args:
             raise UsageError("arguments after -- go to a script, and this target is a model")
         return mode
+
+    def bench_mode(self) -> None:
+        """Raises :class:`UsageError` for a script, and for backends that are not known."""
+        if self._mode() == "script":
+            raise UsageError(
+                f"{self.target_text} is a script, and bench times a model", hint="Name the model: file.py:attr."
+            )
+        unknown = [name for name in self.bench_backends if name not in BENCHED]
+        if unknown or not self.bench_backends:
+            what = f"no backend {unknown[0]!r}" if unknown else "no backend given"
+            raise UsageError(f"--backends: {what}", hint=f"Backends: {', '.join(BENCHED)}.")
 
     def _mode(self) -> str:
         if self.target.path is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from thunderfx import ThunderCompiler, thunderfx
+from thunderfx import ThunderCompiler
 from thunderfx.dynamo.entry import TORCH_COMPILE_OPTIONS
 
 from thunderfx_cli.loading.script import run_script
@@ -28,11 +28,8 @@ def run_program(
     """Run the script; returns its exit code. What it compiled is in ``measured``."""
 
     def wrap_compile(fn: Callable[..., Any], **kwargs: Any) -> Any:
-        chosen = options.compile_options()
-        for key, value in kwargs.items():
-            if key in TORCH_COMPILE_OPTIONS - {"mode", "options"} and value is not None:
-                chosen[key] = value
-        compiled = thunderfx(fn, **chosen)  # type: ignore[arg-type]
+        taken = TORCH_COMPILE_OPTIONS - {"mode", "options"}
+        compiled = options.compiled(fn, **{k: v for k, v in kwargs.items() if k in taken and v is not None})
         measured.compiled.append(compiled)
         type(compiled)._tfx_func = staticmethod(_TimedCall(compiled._tfx_func, options, measured))
         return compiled

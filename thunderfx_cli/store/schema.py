@@ -85,6 +85,19 @@ class SubgraphIndex(msgspec.Struct, frozen=True, omit_defaults=True):
     backward_status: str = ""  #: ``"ran"``, ``"compiled, never ran"``, ``"not compiled"``, ``"not needed"``
 
 
+class ContenderResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ``thunderfx bench`` measured of one compiler. Errors are relative, against eager in float64."""
+
+    name: str
+    timings: dict[str, Timing] = {}  #: ``first_call``, ``first_backward``, ``forward``, ``backward``, ``step``
+    memory: dict[str, Reading] = {}
+    graphs: int | None = None
+    fallbacks: int = 0
+    output_error: float | None = None
+    gradient_error: float | None = None
+    error: str = ""  #: why it was given up
+
+
 class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     ok: bool
     lines: tuple[str, ...] = ()
@@ -99,7 +112,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     command: tuple[str, ...] = ()
     target: str = ""
-    mode: str = "model"  #: ``"model"`` or ``"script"``
+    mode: str = "model"  #: ``"model"``, ``"script"`` or ``"bench"``
     options: dict[str, str | int | float | bool | None] = {}
     environment: Environment = Environment()
     subgraphs: tuple[SubgraphIndex, ...] = ()
@@ -109,3 +122,4 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     memory: Memory = Memory()
     warnings: tuple[str, ...] = ()
     check: CheckResult | None = None
+    contenders: tuple[ContenderResult, ...] = ()

@@ -2,7 +2,7 @@
 
 Private names of torch used here (checked on 2.13): ``CompileContext`` and ``TracingContext`` of ``torch._guards``,
 ``GraphModule.compile_subgraph_reason`` and ``graph_break_reasons`` of torch/_dynamo/output_graph.py,
-``compilation_time_metrics`` and ``get_metrics_context`` of torch/_dynamo/utils.py, ``boxed_nop`` of
+``compilation_time_metrics``, ``counters`` and ``get_metrics_context`` of torch/_dynamo/utils.py, ``boxed_nop`` of
 torch/_dynamo/backends/debugging.py.
 """
 
@@ -58,6 +58,13 @@ def all_graph_breaks() -> list[GraphBreakInfo]:
 
     reasons: list[Any] = getattr(output_graph, "graph_break_reasons", [])
     return [break_info(reason) for reason in reasons]
+
+
+def graphs_so_far() -> int:
+    """Number of graphs that Dynamo has handed to backends in this process."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"].get("unique_graphs", 0))
 
 
 def dynamo_compile_ms() -> float:

@@ -31,7 +31,7 @@ from thunderfx.dynamo.reproducer import example_of, save_reproducers
 from thunderfx.dynamo.subgraph import FallbackInfo, SubgraphInfo
 from thunderfx.executors import Executor, resolve_executors
 from thunderfx.lowering import input_sources, lower_graph, raise_graph
-from thunderfx.lowering.value_types import hinted_bytes
+from thunderfx.lowering.value_types import saved_bytes
 from thunderfx.passes.fuse import Fusing
 from thunderfx.passes.pipeline import Transform, at_level, run_stage, run_stages, transform_name
 from thunderfx.passes.stage import Stage
@@ -226,7 +226,7 @@ class ThunderCompiler:
             stage = f"after {done.name}"
 
         if direction == "backward":
-            info.saved_for_backward_bytes = _saved_bytes(module)
+            info.saved_for_backward_bytes = saved_bytes(module)
             info.backward_compiled_late = info.compile_ms > 0
             _take_strides(module, inputs)
         try:
@@ -263,15 +263,6 @@ def _take_strides(backward: torch.fx.GraphModule, inputs: Sequence[Any]) -> None
     for node, given in zip(backward.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if isinstance(given, torch.Tensor):
             node.meta["val"] = given
-
-
-def _saved_bytes(backward: torch.fx.GraphModule) -> int:
-    """Bytes that a backward graph receives from the forward one, inputs of the subgraph not counted."""
-    total = 0
-    for node in backward.graph.nodes:
-        if node.op == "placeholder" and not node.name.startswith(("tangents_", "primals_")):
-            total += hinted_bytes(node.meta.get("val"))
-    return total
 
 
 def _counting(program: Callable[..., Any], info: SubgraphInfo) -> Callable[..., Any]:

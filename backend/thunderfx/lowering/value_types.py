@@ -40,6 +40,15 @@ def hinted_bytes(value: Any) -> int:
     return total
 
 
+def saved_bytes(backward: torch.fx.GraphModule) -> int:
+    """Bytes that a backward graph receives from the forward one, inputs of the subgraph not counted."""
+    total = 0
+    for node in backward.graph.nodes:
+        if node.op == "placeholder" and not node.name.startswith(("tangents_", "primals_")):
+            total += hinted_bytes(node.meta.get("val"))
+    return total
+
+
 def _stride(value: torch.Tensor) -> tuple[int | str, ...] | None:
     """Strides in elements, ``None`` where they are those of a contiguous tensor."""
     if value.layout is not torch.strided:
