@@ -1,6 +1,7 @@
 """What Dynamo tells about the graph that it hands over.
 
 Private names of torch used here (checked on 2.13): ``CompileContext`` and ``TracingContext`` of ``torch._guards``,
+``num_mutated_inp_runtime_indices`` and ``bw_donated_idxs`` of ``TracingContext.fw_metadata``,
 ``GraphModule.compile_subgraph_reason`` and ``graph_break_reasons`` of torch/_dynamo/output_graph.py,
 ``compilation_time_metrics``, ``counters`` and ``get_metrics_context`` of torch/_dynamo/utils.py, ``boxed_nop`` of
 torch/_dynamo/backends/debugging.py.
@@ -100,6 +101,16 @@ def visible_outputs(differentiated: bool, count: int) -> range | None:
         return None
     start = metadata.num_mutated_inp_runtime_indices
     return range(start, start + count)
+
+
+def keep_what_is_saved() -> None:
+    """Let no program overwrite tensors that are saved for the backward under compilation.
+
+    torch would refuse a second backward of a kept graph (``retain_graph``) for the sake of backends that do so.
+    """
+    metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
+    if metadata is not None:
+        metadata.bw_donated_idxs = []
 
 
 def run_as_is(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from thunderfx.dynamo.capture import (
     compile_id,
     failed_guard,
     graph_break_of,
+    keep_what_is_saved,
     run_as_is,
     visible_outputs,
 )
@@ -104,6 +105,7 @@ class ThunderCompiler:
             return program
 
         def backward(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+            keep_what_is_saved()
             program = self._compile(info, "backward", module, inputs, sources, user_outputs)
             programs.set_backward(program, module)
             return program

@@ -69,7 +69,8 @@ class InductorExecutor(FusionExecutor):
                 graph,
                 list(region.examples),
                 static_input_idxs=_static_inputs(region),
-                is_backward=region.direction == "backward",
+                # Of a backward AOTAutograd says by position which inputs may be overwritten; a region has others.
+                is_backward=region.is_whole and region.direction == "backward",
                 is_inference=not region.differentiated,
             )
         source = getattr(compiled, "source_code", "")

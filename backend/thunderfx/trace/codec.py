@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from thunderfx.trace.trace import TraceCtx
+from thunderfx.trace.trace import Constant, TraceCtx
+from thunderfx.trace.types import TensorType
 
 #: Tensor constants above this many bytes are stored by type only.
 MAX_CONSTANT_BYTES = 1 << 20
@@ -39,7 +40,15 @@ _decoder: msgspec.json.Decoder[TraceCtx] | None = None
 
 def to_json(trace: TraceCtx) -> bytes:
     """Encode ``trace``; equal traces give equal bytes."""
-    return _encoder.encode(trace)
+    return _encoder.encode(trace.replace(constants=tuple(map(_storable, trace.constants))))
+
+
+def _storable(constant: Constant) -> Constant:
+    """Tensors, and what was read back, are stored; of any other object its type is: a dataclass would go in whole."""
+    value = constant.value
+    if isinstance(constant.type, TensorType) or value is None or isinstance(value, (bool, int, float, str, dict)):
+        return constant
+    return Constant(constant.name, constant.type)
 
 
 def from_json(data: bytes | str) -> TraceCtx:
