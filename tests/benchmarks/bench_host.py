@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_host.py [--models tiny8,chain] [--rounds 300] [--budget 20] [--no-inductor]
 
-In one process, interleaved round by round in changing order: eager, aot_eager, inductor and thunderfx. Ratios are of
-medians to eager's, with the quartiles of the ratios round by round. First calls are of this process with everything
+In one process, interleaved round by round in changing order: eager, aot_eager, inductor, and thunderfx with the torch
+and with the inductor executor. Ratios are of medians to eager's, with the quartiles of the ratios round by round. First calls are of this process with everything
 imported (``bench_step.py`` takes them in fresh processes). The second table times a call of a compiled function that
 does next to nothing, without and with a gradient: what each backend adds to every call. Nothing here fails for being
 slow; the last line names the ratios above their targets.
@@ -25,8 +25,9 @@ from bench_step import ratio
 from thunderfx import thunderfx
 from torch import nn
 
-BACKENDS = ("eager", "aot_eager", "inductor", "thunderfx")
+BACKENDS = ("eager", "aot_eager", "inductor", "thunderfx", "ours inductor")
 MEDIAN_TARGET, WORST_TARGET = 1.00, 1.05  #: thunderfx to eager, over the models
+INDUCTOR_TARGET = 1.03
 Build = Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]
 
 
@@ -121,6 +122,8 @@ MODELS: dict[str, Build] = {f.__name__: f for f in (wide, tiny8, llama, convnet,
 def compiled(fn: Any, backend: str) -> Any:
     if backend == "eager":
         return fn
+    if backend == "ours inductor":
+        return thunderfx(fn, executors=["inductor"])
     return thunderfx(fn) if backend == "thunderfx" else torch.compile(fn, backend=backend)
 
 
@@ -191,16 +194,18 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of steps for each model")
     parser.add_argument("--no-inductor", action="store_true", help="leave out inductor, which needs a C++ compiler")
     args = parser.parse_args()
-    backends = tuple(name for name in BACKENDS if name != "inductor" or not args.no_inductor)
+    backends = tuple(name for name in BACKENDS if "inductor" not in name or not args.no_inductor)
     print(f"load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores, {torch.get_num_threads()} threads")
     print("step / eager (25th-75th percentile); first call / aot_eager's")
     print(f"{'model':10}{'eager ms':>10}" + "".join(f"{name:>22}" for name in backends[1:]) + f"{'first call':>12}")
-    ratios = {}
+    ratios, to_inductor = {}, {}
     for name in args.models.split(","):
         torch._dynamo.reset()
         samples, first = measure(MODELS[name], backends, args.rounds, args.budget)
         found = {backend: ratio(samples[backend], samples["eager"]) for backend in backends[1:]}
         ratios[name] = found["thunderfx"][0]
+        if "inductor" in backends:
+            to_inductor[name] = ratio(samples["ours inductor"], samples["inductor"])[0]
         cells = "".join(f"{f'{mid:.3f} ({low:.3f}-{high:.3f})':>22}" for mid, low, high in found.values())
         eager = statistics.median(samples["eager"])
         print(f"{name:10}{eager:>10.3f}{cells}{first['thunderfx'] / first['aot_eager']:>12.2f}", flush=True)
@@ -213,6 +218,11 @@ def main() -> int:
     median, worst = statistics.median(ratios.values()), max(ratios, key=ratios.__getitem__)
     print(f"\nthunderfx / eager: median {median:.3f} (target {MEDIAN_TARGET:.2f}),", end=" ")
     print(f"worst {worst} {ratios[worst]:.3f} (target {WORST_TARGET:.2f})")
+    if to_inductor:
+        worst = max(to_inductor, key=to_inductor.__getitem__)
+        print(
+            f"inductor executor / torch.compile: worst {worst} {to_inductor[worst]:.3f} (target {INDUCTOR_TARGET:.2f})"
+        )
     return 0
 
 

@@ -122,6 +122,49 @@ def test_usage_errors(folder, args, message):
     assert command(folder, *args, code=2).stderr.startswith(message)
 
 
+THUNDER = """\
+import types
+
+class Proxy:
+    shape, dtype, device, requires_grad = (4, 8), "thunder.dtypes.float32", "cpu", False
+    def __init__(self, name):
+        self.name = name
+
+def trace():
+    x, y = Proxy("x"), Proxy("y")
+    sym = types.SimpleNamespace(name="neg", module=types.ModuleType("torch"), executor=None, is_fusion=False)
+    line = types.SimpleNamespace(sym=sym, args=(x,), kwargs={}, output=y, subsymbols=[])
+    return types.SimpleNamespace(args=[x], bound_symbols=[line], output=y)
+
+class Compiled:
+    def __init__(self, fn):
+        self.fn, self.last_traces, self.last_backward_traces = fn, [trace()], [trace()]
+    def __call__(self, *args, **kwargs):
+        return self.fn(*args, **kwargs)
+
+thunderfx = Compiled
+"""
+
+
+def test_lightning_is_timed_and_read_where_it_is_installed(folder, tmp_path, monkeypatch):
+    package = tmp_path / "thunder" / "dynamo"
+    package.mkdir(parents=True)
+    (tmp_path / "thunder" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text(THUNDER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    out = command(
+        folder, "run", "model.py", "--backend", "lightning", "--steps", "2", "--check", "--name", "thunder"
+    ).stdout
+    assert "passed" in out
+    assert "y = torch.neg(x)" in command(folder, "traces", "thunder", "--forward").stdout
+    quick = ("--steps", "5", "--warmup", "1", "--backends", "eager,lightning")
+    out = command(folder, "bench", "model.py", *quick).stdout
+    assert any(line.startswith("lightning ") for line in out.splitlines()) and "not timed" not in out
+    (package / "__init__.py").write_text("raise AttributeError('too new a torch')")
+    done = command(folder, "bench", "model.py", *quick, code=2)
+    assert "--backends lightning: lightning-thunder cannot be imported: AttributeError: too new a torch" in done.stderr
+
+
 def test_other_backends_keep_their_graphs(folder):
     for backend in ("eager", "aot_eager"):
         command(folder, "run", "model.py", "--backend", backend, "--name", backend, "--steps", "2", "--check")

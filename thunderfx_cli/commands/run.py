@@ -20,7 +20,7 @@ def run(
         str | None, typer.Option("--executors", help="What runs lines, in order of preference: sdpa,inductor.")
     ] = None,
     backend: Annotated[
-        str, typer.Option("--backend", help="Compiler: thunderfx, eager, aot_eager or inductor.")
+        str, typer.Option("--backend", help="thunderfx, eager, aot_eager, inductor or lightning.")
     ] = "thunderfx",
     steps: Annotated[int, typer.Option("--steps", min=0, help="Timed steps.")] = 10,
     warmup: Annotated[int, typer.Option("--warmup", min=0, help="Steps before the timed ones.")] = 3,

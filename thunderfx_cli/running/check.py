@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from thunderfx_cli.loading.model import LoadedModel
-from thunderfx_cli.running.step import backward, clear_gradients, gradient_leaves, loss_of
+from thunderfx_cli.running.step import backward, clear_gradients, gradient_leaves, loss_of, module_behind
 from thunderfx_cli.running.trees import cast, copied, tensors_in
 from thunderfx_cli.store.schema import CheckResult
 
@@ -79,8 +79,9 @@ def _observe(loaded: LoadedModel, fn: Any, inputs: Any, seed: int, train: bool) 
     seen["RNG state"] = torch.get_rng_state()
     for path, tensor in (*tensors_in(args, "input"), *tensors_in(kwargs, "input")):
         seen[f"{path} afterwards"] = tensor.detach().clone()
-    if isinstance(fn, torch.nn.Module):
-        for name, buffer in fn.named_buffers():
+    module = module_behind(fn)
+    if isinstance(module, torch.nn.Module):
+        for name, buffer in module.named_buffers():
             seen[f"buffer {name}"] = buffer.detach().clone()
     clear_gradients(leaves)
     return seen

@@ -174,10 +174,12 @@ def _measure_model(request: Request, options: RunOptions, measured: Measured, sa
 
 
 def _measure_bench(request: Request, options: RunOptions, measured: Measured, say: Say) -> None:
+    from thunderfx.dynamo.lightning import lightning_problem
+
     from thunderfx_cli.loading.model import load_model
     from thunderfx_cli.loading.user_errors import user_code
     from thunderfx_cli.running.bench import run_bench
-    from thunderfx_cli.running.contenders import contenders, lightning_problem
+    from thunderfx_cli.running.contenders import contenders
 
     chosen = contenders(request.bench_backends, request.bench_executors, {"dynamic": options.dynamic})
     if "lightning" not in request.bench_backends:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from thunderfx import thunderfx
+from thunderfx.dynamo.lightning import LightningCompiled, lightning_problem
 from thunderfx.executors import resolve_executors
 
 from thunderfx_cli.errors import UsageError
@@ -52,23 +53,8 @@ def _ours(combination: str, options: dict[str, Any]) -> Contender:
     return Contender(label, lambda fn: thunderfx(fn, executors=names, **options))
 
 
-def lightning_problem() -> str:
-    """Why lightning-thunder cannot be timed, ``""`` where it can."""
-    import importlib.util
-
-    if importlib.util.find_spec("thunder") is None:
-        return "lightning-thunder is not installed"
-    try:
-        from thunder.dynamo import thunderfx as _  # noqa: F401
-    except Exception as e:  # a version that does not go with this torch fails in any way
-        return f"lightning-thunder cannot be imported: {type(e).__name__}: {e}"
-    return ""
-
-
 def _lightning() -> Callable[[Any], Any]:
     problem = lightning_problem()
     if problem:
         raise UsageError(f"--backends lightning: {problem}")
-    from thunder.dynamo import thunderfx as lightning
-
-    return lightning  # type: ignore[no-any-return]
+    return LightningCompiled

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from thunderfx.dynamo import RecordingCompiler, ThunderFXCompiledObject, thunderfx
+from thunderfx.dynamo.lightning import LightningCompiled, lightning_problem
 
 from thunderfx_cli.errors import UsageError
 
@@ -39,6 +40,11 @@ class RunOptions:
         chosen: dict[str, Any] = self.compile_options() | more
         if self.backend == "thunderfx":
             return thunderfx(fn, **chosen)
+        if self.backend == "lightning":
+            problem = lightning_problem()
+            if problem:
+                raise UsageError(f"--backend lightning: {problem}")
+            return LightningCompiled(fn)
         backend = RecordingCompiler(self.backend)
         options = {key: value for key, value in chosen.items() if key not in ("executors", "strict")}
         return ThunderFXCompiledObject(backend, torch.compile(fn, backend=backend, **options))

@@ -10,7 +10,7 @@ from thunderfx_cli.loading.mode import detect_mode
 from thunderfx_cli.loading.source import read_source
 from thunderfx_cli.loading.target import Target
 
-BACKENDS = ("thunderfx", "eager", "aot_eager", "inductor")
+BACKENDS = ("thunderfx", "eager", "aot_eager", "inductor", "lightning")
 #: What ``thunderfx bench`` can time, in the order of its table.
 BENCHED = ("eager", "aot_eager", "inductor", "thunderfx", "lightning")
 #: Options that a script has no use for.
@@ -84,6 +84,8 @@ class Request:
         mode = self._mode()
         if mode == "script" and self.check:
             raise UsageError("--check needs a model: a script runs its own steps", hint="Name the model: file.py:attr.")
+        if mode == "script" and self.backend == "lightning":
+            raise UsageError("--backend lightning needs a model", hint="Name the model: file.py:attr.")
         unused = [option for name, option in _MODEL_OPTIONS.items() if name in self.given]
         if mode == "script" and unused:
             raise UsageError(

@@ -13,7 +13,14 @@ from thunderfx_cli.loading.model import LoadedModel
 from thunderfx_cli.running.trees import tensors_in
 
 
+def module_behind(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """What was compiled, where ``fn`` wraps it as ``torch.compile`` does; its names carry no prefix."""
+    found: Callable[..., Any] = getattr(fn, "_orig_mod", fn)
+    return found
+
+
 def parameters_of(fn: Callable[..., Any]) -> dict[str, torch.nn.Parameter]:
+    fn = module_behind(fn)
     return dict(fn.named_parameters()) if isinstance(fn, torch.nn.Module) else {}
 
 
