@@ -3,10 +3,10 @@
     python tests/benchmarks/bench_host.py [--models tiny8,chain] [--rounds 300] [--budget 20] [--no-inductor]
 
 In one process, interleaved round by round in changing order: eager, aot_eager, inductor, and thunderfx with the torch
-and with the inductor executor. Ratios are of medians to eager's, with the quartiles of the ratios round by round. First calls are of this process with everything
-imported (``bench_step.py`` takes them in fresh processes). The second table times a call of a compiled function that
-does next to nothing, without and with a gradient: what each backend adds to every call. Nothing here fails for being
-slow; the last line names the ratios above their targets.
+and with the inductor executor. Ratios are of medians to eager's, with the quartiles of the ratios round by round. First
+calls are of this process with everything imported (``bench_step.py`` takes them in fresh processes). The second table
+times a call of a compiled function that does next to nothing, without and with a gradient: what each backend adds to
+every call. Nothing here fails for being slow; the last lines name the ratios beside their targets.
 """
 
 from __future__ import annotations
