@@ -117,9 +117,8 @@ def _marked(entry: DiffEntry) -> Iterator[tuple[str, DiffLine, str, str]]:
 def _render_line(mark: str, part: str, line: DiffLine, kind: str, note: str) -> Text:
     label = "input " if part == "input" else ""
     out = Text(f"  {mark} {label}{line.text}", STYLES[kind])
-    comment = line.comment if part != "input" else line.origin
-    if comment:
-        out.append(f"  # {comment}", COMMENT)
+    if line.comment:
+        out.append(f"  # {line.comment}", COMMENT)
     if note:
         out.append(f"  <- {note}", STYLES["changed"])
     return out
