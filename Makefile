@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench opinfo gpu clean
+.PHONY: help demo test lint types bench opinfo triton gpu clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -37,6 +37,9 @@ bench: $(READY)  ## steps, first calls and compile time against eager, aot_eager
 
 opinfo: $(READY)  ## torch's whole operator database, beside aot_eager (about half an hour)
 	$(BIN)/python tests/opinfo/run_all.py
+
+triton: $(READY)  ## every Triton kernel of the sample models, compiled for three GPU generations (needs no GPU)
+	$(BIN)/python tests/triton_aot.py
 
 gpu: $(READY)  ## tests that need a CUDA device
 	$(BIN)/pytest tests/gpu

@@ -17,7 +17,7 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:0.")] = "auto",
     executors: Annotated[
-        str | None, typer.Option("--executors", help="What runs lines, in order of preference: sdpa,inductor.")
+        str | None, typer.Option("--executors", help="What runs lines, in order of preference: sdpa,triton,inductor.")
     ] = None,
     backend: Annotated[
         str, typer.Option("--backend", help="thunderfx, eager, aot_eager, inductor or lightning.")

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, detect_fake_mode
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from thunderfx.executors.base import Fusion, FusionExecutor, Region
+from thunderfx.executors.decomposed import decomposed
 from thunderfx.trace import BoundSymbol, TensorType
 from thunderfx.trace.bound_symbol import bodies_in
 
@@ -61,7 +60,7 @@ class InductorExecutor(FusionExecutor):
             if not region.is_whole and TracingContext.try_get() is not None:
                 stack.enter_context(TracingContext.report_output_strides())  # they are not the strides of a direction
             stack.enter_context(torch.no_grad())
-            graph = self._decomposed(region, fake_mode, select_decomp_table())
+            graph = decomposed(region, fake_mode, select_decomp_table())
             graph = compile_fx._recursive_joint_graph_passes(graph, input_device=_device(region))
             output = graph.graph.output_node()
             output.meta["user_visible_output_idxs"] = list(region.visible)
@@ -75,23 +74,6 @@ class InductorExecutor(FusionExecutor):
             )
         source = getattr(compiled, "source_code", "")
         return Fusion(compiled, source, {"kernels": len(_KERNEL.findall(source))})
-
-    def _decomposed(self, region: Region, fake_mode: Any, table: Any) -> torch.fx.GraphModule:
-        from thunderfx.lowering.raising import raise_region
-
-        graph = raise_region(region.trace)
-        interpreter = torch.fx.Interpreter(graph)
-
-        def run(*args: Any) -> Any:
-            with torch.fx.traceback.preserve_node_meta():
-                return interpreter.run(*args, enable_io_processing=False)
-
-        with fake_mode or contextlib.nullcontext(), enable_python_dispatcher():
-            detached = [
-                value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
-                for value in region.examples
-            ]
-            return make_fx(run, decomposition_table=table, tracing_mode="real", _allow_non_fake_inputs=True)(*detached)
 
 
 #: Results of these have sizes that only their data tells.

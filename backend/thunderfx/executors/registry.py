@@ -14,6 +14,7 @@ ENTRY_POINTS = "thunderfx.executors"
 _BUILT_IN = {
     "torch": "thunderfx.executors.torch_executor:TorchExecutor",
     "sdpa": "thunderfx.executors.sdpa:SdpaExecutor",
+    "triton": "thunderfx.executors.triton:TritonExecutor",
     "inductor": "thunderfx.executors.inductor:InductorExecutor",
 }
 

@@ -165,7 +165,7 @@ def test_a_region_that_does_not_compile_runs_line_by_line():
 @pytest.mark.parametrize(
     ("wanted", "error", "message"),
     [
-        (["nope"], ValueError, "unknown executor 'nope'; known: torch, sdpa, inductor"),
+        (["nope"], ValueError, "unknown executor 'nope'; known: torch, sdpa, triton, inductor"),
         ([3], TypeError, "an executor is a name or an Executor, not int"),
         ("torch", TypeError, "executors takes a list"),
         ([Pointwise(), Pointwise()], ValueError, "executor 'pointwise' is named twice"),
