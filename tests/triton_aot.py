@@ -34,6 +34,7 @@ class Planning(TritonExecutor):
     """Keeps the plans of regions and leaves it to torch to run them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.kernels: list[Kernel] = []
         self.regions = self.moved = self.floor = 0
         self.failures: list[str] = []

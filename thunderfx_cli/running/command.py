@@ -62,6 +62,9 @@ def _run(
         except (ValueError, TypeError) as e:
             raise UsageError(f"--executors: {e}") from None
         measured = Measured()
+        asked = (*(request.executors or ()), *",".join(request.bench_executors).split(","))
+        if "triton" in asked and resolve_device(request.device).type == "cpu":
+            measured.warnings.append("triton runs in its interpreter on the CPU: for checking, not for speed")
         measured.add_sample("import", (time.perf_counter_ns() - start) / 1e6)
         outcome = _Outcome()
         options = _options(request)

@@ -6,6 +6,7 @@ own table of decompositions to primitive operators.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +36,10 @@ class TritonExecutor(FusionExecutor):
     """``"triton"``: pointwise operators, views, reductions and normalisations between the matrix products."""
 
     name = "triton"
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("triton") is None:
+            raise ValueError("executor 'triton' needs the package triton; install thunderfx[triton]")
 
     def can_fuse(self, line: BoundSymbol) -> bool | str:
         namespace, _, rest = line.symbol.partition(".")
