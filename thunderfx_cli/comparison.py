@@ -104,6 +104,8 @@ def compare_runs(
 
     Raises ``UsageError`` where neither run has the stage or the subgraph.
     """
+    if (before.run.mode == "bench") != (after.run.mode == "bench"):
+        raise UsageError("one is a bench and the other a run", hint="Compare two of the same kind; see thunderfx runs.")
     _check_stage(before.run, after.run, stage)
     changes = environment_changes(before.run.environment, after.run.environment)
     comparable = not any(change.field in TIMING_FIELDS for change in changes)

@@ -121,3 +121,4 @@ def test_a_stored_trace_runs_again():
     out = compiled(q, mask)
     trace = from_json(to_json(compiled.last_traces[0]))
     torch.testing.assert_close(trace.python_callable()(q, mask)[0], out)
+    assert "import thunderfx.executors.attention\n" in trace.python()

@@ -161,6 +161,7 @@ def losses(x, y):
 
 
 MODELS = {
+    "everything dropped": lambda: (lambda x: F.dropout(x, 1.0) + F.dropout(x * 2, 0.5), (leaf(3, 4),)),
     "losses of the mean": lambda: (losses, (leaf(3, 4), torch.randn(3, 4))),
     "autocast inside": lambda: (Autocast(), (leaf(4, 8),)),
     "checkpoint, reentrant": lambda: (Checkpointed(True), (leaf(4, 8),)),

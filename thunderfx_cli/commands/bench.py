@@ -41,6 +41,7 @@ def bench(
     from thunderfx_cli.loading.target import parse_target
     from thunderfx_cli.running.request import Request
 
+    chosen = tuple(part.strip() for part in backends.split(",") if part.strip())
     request = Request(
         target=parse_target(target),
         target_text=target,
@@ -60,8 +61,9 @@ def bench(
         compile_name=None,
         name=name,
         store=store,
-        bench_backends=tuple(part.strip() for part in backends.split(",") if part.strip()),
-        bench_executors=tuple(executors or ("torch", "inductor")),
+        given=frozenset({"executors"} if executors else ()),
+        bench_backends=chosen,
+        bench_executors=tuple(executors or ("torch", "inductor")) if "thunderfx" in chosen else (),
     )
     request.bench_mode()  # before torch is imported: a typing error is answered at once
 

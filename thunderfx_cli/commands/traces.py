@@ -32,9 +32,13 @@ def traces(
 
     Example: thunderfx traces @1 --backward --subgraph 0
     """
-    from thunderfx_cli.errors import RunDataError
+    from thunderfx_cli.errors import RunDataError, UsageError
     from thunderfx_cli.store import Store
 
+    forms = {"--why": why, "--source": source, "--list-stages": list_stages, "--raw": raw}
+    asked = [option for option, is_set in forms.items() if is_set]
+    if len(asked) > 1 or (as_json and (why or source or raw)):
+        raise UsageError(f"{' and '.join([*asked, *(['--json'] if as_json else [])])} do not go together")
     stored = Store.find(store).resolve(run)
     direction = None if both or forward == backward else ("forward" if forward else "backward")
     if not stored.run.subgraphs:

@@ -20,6 +20,7 @@ from thunderfx_cli.running.check import in_float64, observe_step
 from thunderfx_cli.running.contenders import Contender
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import backward, clear_gradients, grad_mode, gradient_leaves, loss_of, synchronise
+from thunderfx_cli.running.trees import copied
 from thunderfx_cli.store.schema import ContenderResult, Reading, Timing
 
 
@@ -69,7 +70,8 @@ def _measure(
 
 def _copied(loaded: LoadedModel) -> LoadedModel:
     try:
-        return dataclasses.replace(loaded, callable=copy.deepcopy(loaded.callable))
+        args, kwargs = copied((loaded.args, loaded.kwargs))
+        return dataclasses.replace(loaded, callable=copy.deepcopy(loaded.callable), args=args, kwargs=kwargs)
     except Exception as e:
         raise UserCodeError(f"the model cannot be copied, one for each contender: {type(e).__name__}: {e}") from e
 
@@ -89,6 +91,20 @@ class _Entry:
         self.output_error: float | None = None
         self.gradient_error: float | None = None
         self.compiled: Any = None
+        self.inputs = copied((loaded.args, loaded.kwargs))  # steps may change those of ``loaded``, and buffers
+        self.buffers = {name: buffer.clone() for name, buffer in self._buffers().items()}
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        model = self.loaded.callable
+        return dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
+
+    def _restore_buffers(self) -> None:
+        """Buffers as they were at first, for those that steps did not replace by others."""
+        with torch.no_grad():
+            for name, buffer in self._buffers().items():
+                first = self.buffers.get(name)
+                if first is not None and first.shape == buffer.shape:
+                    buffer.copy_(first)
 
     def attempt(self, part: Callable[[], None]) -> None:
         """Do one part; the first failure ends this contender."""
@@ -143,7 +159,9 @@ class _Entry:
 
     def judge(self, exact: dict[str, torch.Tensor]) -> None:
         """Errors of one step against eager in float64: the largest over outputs, and over gradients."""
-        seen = observe_step(self.loaded, self.compiled, self.options.seed, self.options.backward)
+        self._restore_buffers()
+        fresh = dataclasses.replace(self.loaded, args=self.inputs[0], kwargs=self.inputs[1])
+        seen = observe_step(fresh, self.compiled, self.options.seed, self.options.backward)
         errors = {name: _relative_error(value, exact[name]) for name, value in seen.items() if name in exact}
         outputs = [error for name, error in errors.items() if name.startswith("output") and error is not None]
         gradients = [error for name, error in errors.items() if name.startswith("gradient") and error is not None]

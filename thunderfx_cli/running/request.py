@@ -106,6 +106,8 @@ class Request:
         if unknown or not self.bench_backends:
             what = f"no backend {unknown[0]!r}" if unknown else "no backend given"
             raise UsageError(f"--backends: {what}", hint=f"Backends: {', '.join(BENCHED)}.")
+        if "executors" in self.given and "thunderfx" not in self.bench_backends:
+            raise UsageError("--executors are those of thunderfx, which --backends leaves out")
 
     def _mode(self) -> str:
         if self.target.path is None:

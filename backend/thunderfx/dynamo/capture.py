@@ -103,6 +103,16 @@ def visible_outputs(differentiated: bool, count: int) -> range | None:
     return range(start, start + count)
 
 
+def _dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
+    """Eager draws no random numbers where everything is dropped (``dropout`` of aten/src/ATen/native/Dropout.cpp)."""
+    if p != 1 or train is False:
+        return NotImplemented
+    return x * 0, torch.zeros_like(x, dtype=torch.bool)
+
+
+EAGERS_DROPOUT: dict[Any, Callable[..., Any]] = {torch.ops.aten.native_dropout.default: _dropout}
+
+
 def keep_what_is_saved() -> None:
     """Let no program overwrite tensors that are saved for the backward under compilation.
 

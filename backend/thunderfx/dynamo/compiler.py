@@ -17,6 +17,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from thunderfx.codegen import boxed
 from thunderfx.dynamo.capture import (
+    EAGERS_DROPOUT,
     code_of,
     compile_id,
     failed_guard,
@@ -148,6 +149,7 @@ class ThunderCompiler:
         """Run Dynamo's graph itself: torch cannot differentiate it ahead of time, or not rightly."""
         if self.strict:
             raise ThunderCompileError(f"subgraph {info.index} cannot run compiled: {reason}")
+        info.in_eager = True
         for direction in ("forward", "backward"):
             info.stages[direction].clear()
         info.fallbacks.append(FallbackInfo("graph", "AOTAutograd", reason))
@@ -156,7 +158,9 @@ class ThunderCompiler:
 
     def _decompositions(self) -> dict[Any, Callable[..., Any]]:
         """Of all executors; where two name the same operator, the one that is preferred."""
-        return {op: rule for executor in reversed(self.executors) for op, rule in executor.decompositions().items()}
+        return EAGERS_DROPOUT | {
+            op: rule for executor in reversed(self.executors) for op, rule in executor.decompositions().items()
+        }
 
     def _new_subgraph(self, graph: torch.fx.GraphModule, options: dict[str, Any]) -> SubgraphInfo:
         whole_id, code_id = compile_id()
@@ -252,7 +256,7 @@ class ThunderCompiler:
         except Exception as e:
             self._fall_back(info, direction, stage, e)
             program = run_as_is(module, inputs)
-        return _counting(program, info) if direction == "backward" else program
+        return counting(program, info) if direction == "backward" else program
 
     def _fall_back(self, info: SubgraphInfo, where: str, stage: str, error: Exception) -> None:
         if self.strict:
@@ -267,7 +271,7 @@ def _take_strides(backward: torch.fx.GraphModule, inputs: Sequence[Any]) -> None
             node.meta["val"] = given
 
 
-def _counting(program: Callable[..., Any], info: SubgraphInfo) -> Callable[..., Any]:
+def counting(program: Callable[..., Any], info: SubgraphInfo) -> Callable[..., Any]:
     """Count calls, so that a backward that never ran can be told from one that did."""
 
     def backward(args: list[Any]) -> Any:

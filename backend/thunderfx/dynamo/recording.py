@@ -1,7 +1,8 @@
 """torch's own backends with their graphs kept as traces, so that two compilers can be compared on one model.
 
 Private names of torch used here (checked on 2.13): ``compile_fx`` of torch/_inductor/compile_fx.py with its argument
-``inner_compile``, which is given the graphs of AOTAutograd after Inductor's decompositions.
+``inner_compile``, which is given the graphs of AOTAutograd after Inductor's decompositions, and ``current_callable`` of
+what it returns; ``torch._functorch.config.enable_autograd_cache``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from thunderfx.dynamo.capture import run_as_is
-from thunderfx.dynamo.compiler import ThunderCompiler
+from thunderfx.dynamo.compiler import ThunderCompiler, counting
 from thunderfx.dynamo.subgraph import SubgraphInfo
 from thunderfx.lowering import lower_graph
 from thunderfx.lowering.value_types import saved_bytes
 from thunderfx.passes.liveness import insert_dels
 from thunderfx.passes.stage import Stage
-from thunderfx.trace import TraceCtx
+from thunderfx.trace import TensorType, TraceCtx
 
 #: Backends whose graphs can be kept.
 RECORDED = ("eager", "aot_eager", "inductor")
@@ -59,6 +60,7 @@ class RecordingCompiler(ThunderCompiler):
     ) -> Callable[..., Any]:
         if self.backend == "eager":
             trace = info.trace("graph")
+            info.in_eager = True
             if trace is not None:
                 info.stages["forward"].append(Stage("execution", _shown(trace.replace(name="forward"), "torch"), 0.0))
             return graph.forward
@@ -67,10 +69,16 @@ class RecordingCompiler(ThunderCompiler):
 
             def inner(module: torch.fx.GraphModule, inputs: Any, **given: Any) -> Any:
                 info.needs_backward |= not given.get("is_inference", False)
-                keep("backward" if given.get("is_backward") else "forward", module)
-                return compile_fx.compile_fx_inner(module, inputs, **given)
+                is_backward = bool(given.get("is_backward"))
+                keep("backward" if is_backward else "forward", module)
+                program: Any = compile_fx.compile_fx_inner(module, inputs, **given)
+                if is_backward:
+                    program.current_callable = counting(program.current_callable, info)
+                return program
 
-            whole: Any = compile_fx.compile_fx(graph, example_inputs, inner_compile=inner)
+            # With a whole subgraph from AOTAutograd's cache on disk there would be no graphs to keep.
+            with torch._functorch.config.patch(enable_autograd_cache=False):
+                whole: Any = compile_fx.compile_fx(graph, example_inputs, inner_compile=inner)
             return whole  # type: ignore[no-any-return]
 
         def forward(module: torch.fx.GraphModule, inputs: Any, differentiated: bool = True) -> Any:
@@ -80,7 +88,7 @@ class RecordingCompiler(ThunderCompiler):
 
         def backward(module: torch.fx.GraphModule, inputs: Any) -> Any:
             keep("backward", module)
-            return run_as_is(module, inputs)
+            return counting(run_as_is(module, inputs), info)
 
         aot: Callable[..., Any] = aot_autograd(
             fw_compiler=forward,
@@ -102,12 +110,18 @@ class RecordingCompiler(ThunderCompiler):
         if direction == "backward":
             info.saved_for_backward_bytes = saved_bytes(module)
             info.backward_compiled_late = info.compile_ms > 0
-            info.backward_calls = int(info.backward_compiled_late)  # AOTAutograd compiles it late when it is to run
         info.stages[direction].append(Stage(direction, trace, (time.perf_counter_ns() - start) / 1e6))
         executor = "inductor" if self.backend == "inductor" else "torch"
         info.stages[direction].append(Stage("execution", _shown(insert_dels(trace), executor), 0.0))
 
 
 def _shown(trace: TraceCtx, executor: str) -> TraceCtx:
+    """``trace`` with its lines run by ``executor``; AOTAutograd's inputs require no gradient, and so these do not."""
     lines = tuple(msgspec.structs.replace(line, executor=executor) for line in trace.bound_symbols)
-    return trace.replace(bound_symbols=lines, provenance=f"{trace.name}, as given to the backend")
+    inputs = tuple(
+        msgspec.structs.replace(var, type=msgspec.structs.replace(var.type, requires_grad=False))
+        if isinstance(var.type, TensorType)
+        else var
+        for var in trace.inputs
+    )
+    return trace.replace(inputs=inputs, bound_symbols=lines, provenance=f"{trace.name}, as given to the backend")

@@ -60,6 +60,7 @@ class SubgraphInfo:
     needs_backward: bool = False
     backward_compiled_late: bool = False  #: when it first ran, not together with the forward
     backward_calls: int = 0
+    in_eager: bool = False  #: Dynamo's graph itself runs
 
     def trace(self, direction: str, stage: str | None = None) -> TraceCtx | None:
         """The trace after ``stage`` (default: the last one) in ``direction``, ``None`` where there is none."""
@@ -88,7 +89,7 @@ class SubgraphInfo:
 
         ``"ran"``, ``"compiled, never ran"``, ``"never ran, so not compiled"``, ``"not needed"`` or ``"in eager"``.
         """
-        if any(item.where == "graph" and item.stage == "AOTAutograd" for item in self.fallbacks):
+        if self.in_eager:
             return "in eager"
         if self.backward_calls:
             return "ran"

@@ -204,7 +204,8 @@ def _side(s: Structure, part: str, at: int, with_text: bool) -> DiffLine:
         if not with_text:
             return DiffLine(at)
         var = s.inputs[at]
-        return DiffLine(at, f'{var.name}: "{one_line(str(var.type))}"', one_line(var.source))
+        grad = " requires_grad" if getattr(var.type, "requires_grad", False) else ""
+        return DiffLine(at, f'{var.name}: "{one_line(str(var.type))}"{grad}', one_line(var.source))
     index = s.indices[at]
     line = s.lines[at]
     if not with_text:

@@ -150,6 +150,8 @@ def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False) -
         head += [f"# constant {_typed(Variable(c.name, c.type))}" for c in trace.constants]
     symbols = {line.symbol.split(".", 1)[0] for line in all_lines(trace)}
     imports = ["import torch"] + [f"import {name}" for name in ("operator", "math") if name in symbols]
+    if any(line.symbol.startswith("torch.ops.thunderfx.") for line in all_lines(trace)):
+        imports.append("import thunderfx.executors.attention")
     if "aten" in symbols:
         imports.append("aten = torch.ops.aten")
     return "\n".join(head + imports + [""] + _print_function(trace, "", comments or why, False, why)) + "\n"

@@ -33,8 +33,8 @@ _BINARY = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
-    "maximum": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",
-    "minimum": "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})",
+    "maximum": "tl.where({0} != {0}, {0}, tl.where({0} > {1}, {0}, {1}))",
+    "minimum": "tl.where({0} != {0}, {0}, tl.where({0} < {1}, {0}, {1}))",
 }
 #: Result is a boolean; operands are promoted as torch promotes them.
 COMPARISONS = {
