@@ -16,7 +16,14 @@ import torch
 
 from thunderfx.executors.triton.index import Index, flatten, offset, unflatten
 from thunderfx.executors.triton.plan import Buffer, Compute, Kernel, Load, Reduce, Store
-from thunderfx.executors.triton.pointwise import COMPARISONS, EXPRESSIONS, FLOAT_ONLY, LOGICAL, integer_power
+from thunderfx.executors.triton.pointwise import (
+    COMPARISONS,
+    EXPRESSIONS,
+    FLOAT_ONLY,
+    LOGICAL,
+    TANH_BELOW_DOUBLE,
+    integer_power,
+)
 from thunderfx.executors.triton.source import triton_type
 
 Node = torch.fx.Node
@@ -340,6 +347,8 @@ class _Builder:
             parts[1] = f"({parts[1]} * {self.scalar(alpha, dtype)})"
         if name == "mul" and dtype == "bool":
             return f"{parts[0]} & {parts[1]}"
+        if name == "tanh" and dtype != "float64":
+            return TANH_BELOW_DOUBLE.format(*parts)
         return EXPRESSIONS[name].format(*parts)
 
     def clamped(self, node: Node, name: str, coordinates: tuple[Index, ...], dtype: str) -> str:
@@ -587,8 +596,3 @@ SUPPORTED = (
     | frozenset(LOGICAL)
     | {"sum", "mean", "amax", "amin", "where", "pow", "clamp", "clamp_min", "clamp_max", "div", "cat"}
 )
-
-
-def kernels_of(graph: torch.fx.Graph) -> Plan:
-    """Raises :class:`Unsupported` where the graph holds what no kernel is generated for."""
-    return Plan(graph)

@@ -71,7 +71,11 @@ def _lines(step: Load | Compute | Reduce | Store, has_columns: bool) -> list[str
             return [f"{var} = {expression}"]
         case Reduce(var, kind, operand, neutral):
             kept = f"tl.where(inside, {operand}, {neutral})"
-            return [f"{var} = tl.{kind}({kept}, axis=1)[:, None]"]
+            found = [f"{var} = tl.{kind}({kept}, axis=1)[:, None]"]
+            if kind != "sum":  # as torch's, it gives nan where there is one; Triton's passes over it
+                has_nan = f"tl.max((({kept}) != ({kept})).to(tl.int32), axis=1)[:, None] != 0"
+                found.append(f"{var} = tl.where({has_nan}, float('nan'), {var})")
+            return found
         case Store(buffer, index, var, per_row):
             flat = per_row or not has_columns
             parts = [str(index)]  # of the block's shape, also where a side of length 1 has no variable
