@@ -15,7 +15,7 @@ ALLOWED = {
     "thunderfx.executors": {"thunderfx.trace", "thunderfx.lowering"},
     "thunderfx.passes": {"thunderfx.trace", "thunderfx.executors"},
     "thunderfx.lowering": {"thunderfx.trace", "thunderfx.codegen"},
-    "thunderfx.profiling": {"thunderfx.trace"},
+    "thunderfx.profiling": {"thunderfx.trace", "thunderfx.codegen"},
     "thunderfx.dynamo": {
         "thunderfx.trace",
         "thunderfx.codegen",
@@ -23,7 +23,7 @@ ALLOWED = {
         "thunderfx.passes",
         "thunderfx.lowering",
     },
-    "thunderfx_cli.store": {"thunderfx.trace"},
+    "thunderfx_cli.store": {"thunderfx.trace", "thunderfx.profiling"},
     "thunderfx_cli.render": {"thunderfx.trace", "thunderfx.profiling", "thunderfx_cli.store"},
 }
 

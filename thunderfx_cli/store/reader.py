@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json, unfused
 from thunderfx.trace.printer import one_line
 
@@ -62,21 +63,48 @@ class StoredRun:
 
     def load_trace(self, index: TraceIndex) -> TraceCtx:
         """The trace that an index entry names. Raises :class:`RunDataError` where it is missing or damaged."""
-        where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
         try:
-            place = (self._root / index.path).resolve()
+            trace = from_json(self._read(index.path))
+            check(trace)
+        except (TraceDecodeError, TraceError) as e:
+            raise RunDataError(f"{self._where(index.path)} is damaged: {one_line(str(e))}") from None
+        return trace
+
+    def load_costs(self, index: TraceIndex, trace: TraceCtx) -> TraceCosts | None:
+        """What the lines of ``trace`` cost; ``None`` where the run holds no costs of this stage.
+
+        Raises :class:`RunDataError` where they are missing, damaged or do not fit the trace.
+        """
+        if not index.costs:
+            return None
+        try:
+            costs = msgspec.json.decode(self._read(index.costs), type=TraceCosts)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+            raise RunDataError(f"{self._where(index.costs)} is damaged: {one_line(str(e))}") from None
+        fits = len(costs.lines) == len(trace.bound_symbols) and all(
+            len(cost.members) in (0, len(line.subsymbols))
+            for cost, line in zip(costs.lines, trace.bound_symbols, strict=True)
+        )
+        if not fits:
+            raise RunDataError(f"{self._where(index.costs)} is damaged: its lines are not those of the trace")
+        return costs
+
+    def _where(self, path: str) -> str:
+        return f"run {one_line(self.run.id)}, {one_line(path)}"
+
+    def _read(self, path: str) -> bytes:
+        """A file of the run. Raises :class:`RunDataError` where it is missing or the path leaves the folder."""
+        where = self._where(path)
+        try:
+            place = (self._root / path).resolve()
         except (ValueError, OSError, RuntimeError):  # a null byte, a name too long, links in a circle
             raise RunDataError(f"{where}: not a path") from None
         if not place.is_relative_to(self._root):
             raise RunDataError(f"{where}: the path leaves the run's folder")
         try:
-            trace = from_json(place.read_bytes())
-            check(trace)
+            return place.read_bytes()
         except OSError as e:
             raise RunDataError(f"{where}: {e.strerror or e}") from None
-        except (TraceDecodeError, TraceError) as e:
-            raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
-        return trace
 
     def program(self, index: TraceIndex) -> str:
         """The bare program of the trace that an index entry names, without fusions, whose code is not stored as such.
@@ -91,8 +119,7 @@ class StoredRun:
         try:
             return show(trace)
         except ValueError as e:  # a literal that is no literal
-            where = f"run {one_line(self.run.id)}, {one_line(index.path)}"
-            raise RunDataError(f"{where} is damaged: {one_line(str(e))}") from None
+            raise RunDataError(f"{self._where(index.path)} is damaged: {one_line(str(e))}") from None
 
     def traces(
         self, direction: str | None = None, subgraph: int | None = None, stage: str = "execution"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from thunderfx.profiling.costs import Ceilings
 
 SCHEMA_VERSION = 1
 
@@ -65,6 +66,7 @@ class TraceIndex(msgspec.Struct, frozen=True, omit_defaults=True):
     direction: str = "forward"  #: ``"forward"`` or ``"backward"``
     lines: int = 0
     time_ms: float = 0.0
+    costs: str = ""  #: path of the lines' costs (``thunderfx.profiling.costs.TraceCosts``), ``""`` where there are none
 
 
 class SubgraphIndex(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,6 +100,22 @@ class ContenderResult(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""  #: why it was given up
 
 
+class StepPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a step, in milliseconds; ``detail`` says what it holds and how it was measured."""
+
+    name: str
+    time_ms: float
+    detail: str = ""
+
+
+class StepParts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plain step taken apart: means over the middle half of ``steps`` steps, so that the parts sum to ``step_ms``."""
+
+    step_ms: float
+    steps: int
+    parts: tuple[StepPart, ...]
+
+
 class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     ok: bool
     lines: tuple[str, ...] = ()
@@ -123,3 +141,5 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     check: CheckResult | None = None
     contenders: tuple[ContenderResult, ...] = ()
+    step_parts: StepParts | None = None  #: where a step's time went, next to the programs of the subgraphs
+    ceilings: Ceilings | None = None  #: of the device, for the work of lines

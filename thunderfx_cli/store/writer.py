@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx
 
 from thunderfx_cli.errors import EXIT_NO_RUN, CommandError
@@ -70,6 +71,12 @@ class RunWriter:
         path = f"subgraphs/{subgraph:03d}/{name}"
         self._write(path, trace.to_json())
         return TraceIndex(stage, path, direction, len(trace.bound_symbols), time_ms)
+
+    def add_costs(self, subgraph: int, direction: str, costs: TraceCosts) -> str:
+        """Write what the lines of the execution trace cost; the result is ``TraceIndex.costs``."""
+        path = f"subgraphs/{subgraph:03d}/{direction}.costs.json"
+        self._write(path, msgspec.json.encode(costs))
+        return path
 
     def write_text(self, subgraph: int, name: str, text: str) -> None:
         """Write a trace as text, for an editor."""

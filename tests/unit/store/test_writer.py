@@ -108,7 +108,7 @@ def test_sigkill_while_writing_leaves_the_rest(tmp_path):
         [sys.executable, "-c", WRITE_UNTIL_KILLED, str(store.root)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )
     while int(victim.stdout.readline()) < 20:
         pass
