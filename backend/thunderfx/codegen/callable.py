@@ -19,6 +19,7 @@ from thunderfx.codegen.constants import revive
 from thunderfx.codegen.dispatch import below_autograd
 from thunderfx.codegen.fast_calls import fast_call
 from thunderfx.codegen.resolve import resolve
+from thunderfx.codegen.watch import Watch, watch_lines, watched_call
 from thunderfx.trace import ListArg, Ref, TraceCtx, TupleArg, check, unfused
 from thunderfx.trace.bound_symbol import DEL
 
@@ -81,6 +82,16 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
 
     Raises ``TraceError`` where the trace is not well formed or names what is not here.
     """
+    function = below_autograd(compiled(trace))
+    function._boxed_call = True  # type: ignore[attr-defined]
+    return function
+
+
+def compiled(trace: TraceCtx, watch: Watch | None = None) -> Callable[[list[Any]], Any]:
+    """As :func:`boxed`, but the program alone, to be run below autograd; ``watch`` is told of each line that runs.
+
+    Raises as :func:`boxed`.
+    """
     objects = {const.name for const in trace.constants if const.value is not None}
     if any(line.subsymbols and line.symbol not in objects for line in trace.bound_symbols):
         trace = unfused(trace)  # read back from a store, which keeps no compiled objects
@@ -91,11 +102,15 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
     binding = _EarlyBinding()
     tree.body = [binding.visit(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
+    if watch is not None:
+        scope |= watch_lines(tree, trace, watch)
     exec(compile(tree, filename, "exec"), scope)
-    function: Callable[[list[Any]], Any] = below_autograd(_only_call(trace, scope) or scope[trace.name])
+    only = _only_call(trace, scope)
+    function: Callable[[list[Any]], Any] = scope[trace.name]
+    if only is not None:
+        function = only if watch is None else watched_call(only, watch)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    weakref.finalize(function, linecache.cache.pop, filename, None)
-    function._boxed_call = True  # type: ignore[attr-defined]
+    weakref.finalize(scope[trace.name], linecache.cache.pop, filename, None)
     return function
 
 

@@ -13,11 +13,15 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+Program = Callable[[list[Any]], Any]
 
-def below_autograd(program: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+
+def below_autograd(program: Program) -> Program:
     """``program``, run without recording gradients: AOTAutograd differentiated it already.
 
     Inside a forward-mode AD level the program runs as it is: tangents travel through the autograd keys.
+    ``replace(other)`` of the result has it run another program from then on and returns the one before, so that a
+    program can be watched for a while wherever the result has been handed to; until then that costs nothing.
     """
     guard = torch._C._AutoDispatchBelowAutograd
 
@@ -27,4 +31,10 @@ def below_autograd(program: Callable[[list[Any]], Any]) -> Callable[[list[Any]],
         with guard():
             return program(args)
 
+    def replace(other: Program) -> Program:
+        nonlocal program
+        before, program = program, other
+        return before
+
+    run.replace = replace  # type: ignore[attr-defined]
     return run

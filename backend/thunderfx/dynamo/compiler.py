@@ -251,7 +251,7 @@ class ThunderCompiler:
             trace = run_stages(trace, self.transforms, record, self.executors, fusing)
             stage = "codegen"
             start = time.perf_counter_ns()
-            program = boxed(trace)
+            program = info.programs[direction] = boxed(trace)
             info.codegen_ms[direction] = (time.perf_counter_ns() - start) / 1e6
         except Exception as e:
             self._fall_back(info, direction, stage, e)

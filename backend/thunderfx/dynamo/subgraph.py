@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from thunderfx.passes.stage import Stage
@@ -56,6 +57,9 @@ class SubgraphInfo:
     saved_for_backward_bytes: int | None = None
     compile_ms: float = 0.0
     codegen_ms: dict[str, float] = dataclasses.field(default_factory=dict)
+    programs: dict[str, Callable[[list[Any]], Any]] = dataclasses.field(
+        default_factory=dict, repr=False
+    )  #: what runs in a direction that did not fall back, by ``codegen.boxed``
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     needs_backward: bool = False
     backward_compiled_late: bool = False  #: when it first ran, not together with the forward
