@@ -14,3 +14,10 @@ def write_result(text: str) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is, ``None`` where it is none."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -10,7 +10,13 @@ import sys
 import pytest
 from stored import environment, printed, store_run, thunderfx
 
-COMMANDS = (("run",), ("traces",), ("diff",), ("runs",), ("runs", "rm"))
+COMMANDS = (
+    ("run",),
+    ("traces",),
+    ("diff",),
+    ("runs",),
+    *(("runs", name) for name in ("show", "rename", "rm", "prune", "export", "import")),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -17,6 +17,7 @@ import msgspec
 from thunderfx_cli.errors import (
     EXIT_GATE,
     EXIT_INTERRUPTED,
+    EXIT_NO_RUN,
     EXIT_OK,
     EXIT_USER_CODE,
     CommandError,
@@ -44,7 +45,10 @@ def execute(request: Request, mode: str, *, as_json: bool, quiet: bool) -> int:
     except BaseException:
         writer.abandon()
         raise
-    return _report(read_run(folder), outcome, as_json=as_json, quiet=quiet)
+    if writer.rescued is not None:
+        print(f"warning: {writer.problem}", file=sys.stderr)
+        print(f"  the run was saved in {writer.rescued}: read it with --store {writer.rescued}", file=sys.stderr)
+    return _report(read_run(folder), outcome, as_json=as_json, quiet=quiet) or (EXIT_NO_RUN if writer.rescued else 0)
 
 
 def _run(

@@ -13,11 +13,20 @@ from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_
 from thunderfx.trace.printer import one_line
 
 from thunderfx_cli.errors import RunDataError
+from thunderfx_cli.store.compression import CompressionError, expand
+from thunderfx_cli.store.files import read_regular_file
 from thunderfx_cli.store.schema import SCHEMA_VERSION, Run, SubgraphIndex, TraceIndex
+
+#: The file that makes a folder a run.
+RUN_FILE = "run.json"
 
 
 class _Version(msgspec.Struct):
     schema_version: int = 1
+
+
+_version_decoder = msgspec.json.Decoder(_Version)
+_run_decoder = msgspec.json.Decoder(Run)
 
 
 def read_run(folder: Path) -> Run:
@@ -25,20 +34,28 @@ def read_run(folder: Path) -> Run:
 
     Raises :class:`RunDataError` for a damaged run or one of a newer schema.
     """
-    name = one_line(folder.name)
     try:
-        data = (folder / "run.json").read_bytes()
-        version = msgspec.json.decode(data, type=_Version).schema_version
+        data = read_regular_file(folder / RUN_FILE)
+    except OSError as e:
+        raise RunDataError(f"run {one_line(folder.name)} cannot be read: {e.strerror or e}") from None
+    return msgspec.structs.replace(decode_run(data, folder.name), id=folder.name)
+
+
+def decode_run(data: bytes, name: str) -> Run:
+    """The run that ``data``, the content of ``run.json``, describe; ``name`` is what errors call it.
+
+    Raises :class:`RunDataError` for damaged data or a newer schema.
+    """
+    try:
+        version = _version_decoder.decode(data).schema_version
         if version > SCHEMA_VERSION:
             raise RunDataError(
-                f"run {name} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
+                f"run {one_line(name)} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
                 hint="Update thunderfx.",
             )
-        return msgspec.structs.replace(msgspec.json.decode(data, type=Run), id=folder.name)
-    except OSError as e:
-        raise RunDataError(f"run {name} cannot be read: {e.strerror or e}") from None
+        return _run_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise RunDataError(f"run {name} is damaged: run.json: {one_line(str(e))}") from None
+        raise RunDataError(f"run {one_line(name)} is damaged: {RUN_FILE}: {one_line(str(e))}") from None
 
 
 @dataclasses.dataclass
@@ -64,7 +81,7 @@ class StoredRun:
     def load_trace(self, index: TraceIndex) -> TraceCtx:
         """The trace that an index entry names. Raises :class:`RunDataError` where it is missing or damaged."""
         try:
-            trace = from_json(self._read(index.path))
+            trace = from_json(self.read(index.path))
             check(trace)
         except (TraceDecodeError, TraceError) as e:
             raise RunDataError(f"{self._where(index.path)} is damaged: {one_line(str(e))}") from None
@@ -78,7 +95,7 @@ class StoredRun:
         if not index.costs:
             return None
         try:
-            costs = msgspec.json.decode(self._read(index.costs), type=TraceCosts)
+            costs = msgspec.json.decode(self.read(index.costs), type=TraceCosts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             raise RunDataError(f"{self._where(index.costs)} is damaged: {one_line(str(e))}") from None
         fits = len(costs.lines) == len(trace.bound_symbols) and all(
@@ -89,11 +106,17 @@ class StoredRun:
             raise RunDataError(f"{self._where(index.costs)} is damaged: its lines are not those of the trace")
         return costs
 
-    def _where(self, path: str) -> str:
-        return f"run {one_line(self.run.id)}, {one_line(path)}"
+    def read(self, path: str) -> bytes:
+        """The content of one of the run's files, by its path in the run; expanded where it is compressed.
 
-    def _read(self, path: str) -> bytes:
-        """A file of the run. Raises :class:`RunDataError` where it is missing or the path leaves the folder."""
+        Raises :class:`RunDataError` where it is missing or damaged, or where the path leaves the run.
+        """
+        try:
+            return expand(self._stored_bytes(path))
+        except CompressionError as e:
+            raise RunDataError(f"{self._where(path)} is damaged: {e}") from None
+
+    def _stored_bytes(self, path: str) -> bytes:
         where = self._where(path)
         try:
             place = (self._root / path).resolve()
@@ -102,9 +125,12 @@ class StoredRun:
         if not place.is_relative_to(self._root):
             raise RunDataError(f"{where}: the path leaves the run's folder")
         try:
-            return place.read_bytes()
+            return read_regular_file(place)
         except OSError as e:
             raise RunDataError(f"{where}: {e.strerror or e}") from None
+
+    def _where(self, path: str) -> str:
+        return f"run {one_line(self.run.id)}, {one_line(path)}"
 
     def program(self, index: TraceIndex) -> str:
         """The bare program of the trace that an index entry names, without fusions, whose code is not stored as such.

@@ -10,10 +10,15 @@ from pathlib import Path
 from thunderfx.trace.printer import one_line
 
 from thunderfx_cli.errors import RunDataError
-from thunderfx_cli.store.reader import RunEntry, StoredRun, read_run
-from thunderfx_cli.store.writer import RunWriter, storage_errors, temporary_prefix
+from thunderfx_cli.store.files import read_regular_file
+from thunderfx_cli.store.reader import RUN_FILE, RunEntry, StoredRun, read_run
+from thunderfx_cli.store.schema import edited
+from thunderfx_cli.store.temporary import replacing, storage_errors, temporary_prefix
+from thunderfx_cli.store.writer import RunWriter
 
 STORE_NAME = ".thunderfx"
+#: What the name of an exported run ends in.
+ARCHIVE_SUFFIX = ".tfx"
 _HINT = "Store a run with: thunderfx run model.py"
 
 
@@ -38,13 +43,17 @@ class Store:
                 return cls(folder / STORE_NAME)
         return cls(here / STORE_NAME)
 
-    def new_run(self, target: str) -> RunWriter:
-        """Begin a run of the target called ``target``. Raises ``CommandError`` where the store cannot be written."""
+    def prepare(self) -> None:
+        """Create the store where it is not there. Raises ``CommandError`` where it cannot be written."""
         with storage_errors(self.root):
             self.runs.mkdir(parents=True, exist_ok=True)
             ignore = self.root / ".gitignore"
             if not ignore.exists():
                 ignore.write_text("*\n", encoding="utf-8")
+
+    def new_run(self, target: str) -> RunWriter:
+        """Begin a run of the target called ``target``. Raises ``CommandError`` where the store cannot be written."""
+        self.prepare()
         return RunWriter(self.runs, target)
 
     def folders(self) -> list[Path]:
@@ -69,10 +78,15 @@ class Store:
         return entries
 
     def resolve(self, ref: str) -> StoredRun:
-        """The run called ``ref``: id, unique prefix, name (the newest with it), or ``@1`` for the last readable run.
+        """The run called ``ref``: id, unique prefix, name (the newest with it), ``@1`` for the last readable run, or
+        the path of an exported one (``main.tfx``), which is read where it is.
 
         Raises :class:`RunDataError` where there is none, more than one, or a damaged one.
         """
+        if ref.endswith(ARCHIVE_SUFFIX):
+            from thunderfx_cli.store.archive import load_archive
+
+            return load_archive(Path(ref))
         folder = self.locate(ref)
         return StoredRun(folder, read_run(folder))
 
@@ -123,6 +137,14 @@ class Store:
             if entry.run is not None and name and entry.run.name == name:
                 return entry.folder
         return None
+
+    def rename(self, folder: Path, name: str) -> None:
+        """Give a run another name; killed in the middle, the run has the old one."""
+        read_run(folder)
+        with storage_errors(self.root):
+            data = edited(read_regular_file(folder / RUN_FILE), name=name)
+            with replacing(folder / RUN_FILE) as file:
+                file.write(data)
 
     def remove(self, folder: Path) -> None:
         """Delete a run's folder; killed in the middle, it has left the list already."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +14,9 @@ import msgspec
 from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx
 
-from thunderfx_cli.errors import EXIT_NO_RUN, CommandError
+from thunderfx_cli.store.compression import SUFFIX, compress
 from thunderfx_cli.store.schema import Run, TraceIndex
-
-#: Folders with this prefix are being written, or were when their process died.
-TEMPORARY = ".tmp-"
-
-
-_HOST = re.sub(r"[^A-Za-z0-9]+", "", os.uname().nodename) or "host"
-_OWNER = re.compile(re.escape(TEMPORARY) + r"(?P<host>[A-Za-z0-9]+)-(?P<pid>\d{1,9})-")
-
-
-@contextlib.contextmanager
-def storage_errors(place: Path) -> Iterator[None]:
-    """Turn a full disk or a read-only store into an error that names the place."""
-    try:
-        yield
-    except OSError as e:
-        raise CommandError(
-            f"cannot write to the store {place}: {e.strerror or e}",
-            exit_code=EXIT_NO_RUN,
-            hint="Give another place with --store or THUNDERFX_HOME.",
-        ) from e
+from thunderfx_cli.store.temporary import TemporaryFolder, storage_errors
 
 
 def new_id(target: str, now: float | None = None) -> str:
@@ -48,34 +26,34 @@ def new_id(target: str, now: float | None = None) -> str:
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
 
 
-def temporary_prefix() -> str:
-    """Start of the name of a folder that this process will rename or remove: machine and process."""
-    return f"{TEMPORARY}{_HOST}-{os.getpid()}-"
-
-
 class RunWriter:
-    """One run being written. End it with :meth:`commit` or :meth:`abandon`."""
+    """One run being written. End it with :meth:`commit` or :meth:`abandon`.
+
+    Where the store stops taking data, as when the disk is full, the run goes on in a store of its own in the system's
+    temporary folder: ``rescued`` names it, and ``problem`` says what happened.
+    """
 
     def __init__(self, runs: Path, target: str) -> None:
         self.id = new_id(target)
+        self.rescued: Path | None = None
+        self.problem = ""
+        self._target = target
         self._runs = runs
         with storage_errors(runs):
-            remove_stale(runs)
-            self._folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(), dir=runs))
-            self._folder.chmod(0o755)
+            self._folder = TemporaryFolder(runs)
 
     def add_trace(self, subgraph: int, direction: str, stage: str, trace: TraceCtx, time_ms: float = 0.0) -> TraceIndex:
         """Write the trace after one stage; the result goes into the run's subgraph index."""
         safe = re.sub(r"[^A-Za-z0-9_-]+", "-", stage)
         name = "torch.json" if stage == "torch" else f"{direction}.{safe}.json"
-        path = f"subgraphs/{subgraph:03d}/{name}"
-        self._write(path, trace.to_json())
+        path = f"subgraphs/{subgraph:03d}/{name}{SUFFIX}"
+        self._write(path, compress(trace.to_json()))
         return TraceIndex(stage, path, direction, len(trace.bound_symbols), time_ms)
 
     def add_costs(self, subgraph: int, direction: str, costs: TraceCosts) -> str:
         """Write what the lines of the execution trace cost; the result is ``TraceIndex.costs``."""
-        path = f"subgraphs/{subgraph:03d}/{direction}.costs.json"
-        self._write(path, msgspec.json.encode(costs))
+        path = f"subgraphs/{subgraph:03d}/{direction}.costs.json{SUFFIX}"
+        self._write(path, compress(msgspec.json.encode(costs)))
         return path
 
     def write_text(self, subgraph: int, name: str, text: str) -> None:
@@ -83,27 +61,55 @@ class RunWriter:
         self._write(f"subgraphs/{subgraph:03d}/{name}", text.encode("utf-8", "backslashreplace"))
 
     def _write(self, path: str, data: bytes) -> None:
-        place = self._folder / path
-        with storage_errors(self._runs):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+        try:
+            self._folder.write(path, data)
+        except OSError as e:
+            self._rescue(e)
+            with storage_errors(self._runs):
+                self._folder.write(path, data)
 
     def commit(self, run: Run) -> Path:
-        """Write ``run.json`` and make the run visible. Returns its folder."""
+        """Write ``run.json`` and make the run visible. Returns its folder, whose name is the run's id: a new one where
+        another run has just taken this one's."""
         if run.id != self.id:
             raise ValueError(f"the run's id is {run.id!r}, the writer's {self.id!r}")
-        final = self._runs / self.id
-        with storage_errors(self._runs):
-            with open(self._folder / "run.json", "wb") as file:
-                file.write(msgspec.json.format(_encode(run)))
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(self._folder, final)
-        return final
+        try:
+            return self._publish(run)
+        except OSError as e:
+            self._rescue(e)
+            with storage_errors(self._runs):
+                return self._publish(run)
+
+    def _publish(self, run: Run) -> Path:
+        while True:
+            self._folder.write("run.json", msgspec.json.format(_encode(run)), sync=True)
+            try:
+                return self._folder.publish(run.id)
+            except FileExistsError:
+                self.id = new_id(self._target)
+                run = msgspec.structs.replace(run, id=self.id)
+
+    def _rescue(self, failure: OSError) -> None:
+        """Go on in the system's temporary folder with all that was written. Raises the store's error where that is
+        impossible too."""
+        if self.rescued is not None:
+            with storage_errors(self._runs):
+                raise failure
+        with storage_errors(self._runs, failure):
+            root = Path(tempfile.mkdtemp(prefix="thunderfx-"))
+            try:
+                folder = TemporaryFolder(root / "runs")
+                shutil.copytree(self._folder.path, folder.path, dirs_exist_ok=True)
+            except OSError:
+                shutil.rmtree(root, ignore_errors=True)
+                raise
+        self.abandon()
+        self.rescued, self._folder = root, folder
+        self.problem = f"cannot write to the store {self._runs}: {failure.strerror or failure}"
 
     def abandon(self) -> None:
         """Remove what was written; nothing happens after :meth:`commit`."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
 
 def _encode(run: Run) -> bytes:
@@ -122,21 +128,3 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_surrogates(item) for item in value]
     return value
-
-
-def remove_stale(runs: Path) -> None:
-    """Remove temporary folders whose process is gone; those of other machines, which share the store, stay."""
-    for folder in runs.glob(f"{TEMPORARY}*"):
-        owner = _OWNER.match(folder.name)
-        if owner and owner["host"] == _HOST and not _alive(int(owner["pid"])):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True

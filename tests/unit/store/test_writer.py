@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
 import os
 import resource
@@ -16,7 +17,8 @@ from thunderfx.trace import BoundSymbol, ListArg, Ref, TensorType, TraceCtx, Var
 from thunderfx_cli.errors import EXIT_NO_RUN, CommandError
 from thunderfx_cli.store import Store
 from thunderfx_cli.store.schema import Run, SubgraphIndex, Timing
-from thunderfx_cli.store.writer import new_id, temporary_prefix
+from thunderfx_cli.store.temporary import temporary_prefix
+from thunderfx_cli.store.writer import new_id
 
 F32 = TensorType("float32", (4, 64))
 RELU = TraceCtx(
@@ -61,16 +63,19 @@ def test_layout_on_disk(tmp_path):
     writer.write_text(3, "forward.py", "text\udcff")
     folder = writer.commit(Run(writer.id))
     assert folder == store.runs / writer.id
-    assert [index.path for index in indices] == ["subgraphs/003/torch.json", "subgraphs/003/forward.execution.json"]
+    assert [index.path for index in indices] == [
+        "subgraphs/003/torch.json.gz",
+        "subgraphs/003/forward.execution.json.gz",
+    ]
     assert [index.lines for index in indices] == [1, 1]
-    assert all((folder / index.path).read_bytes() == RELU.to_json() for index in indices)
+    assert all(gzip.decompress((folder / index.path).read_bytes()) == RELU.to_json() for index in indices)
     assert (folder / "subgraphs/003/forward.py").read_text() == "text\\udcff"
     assert (store.root / ".gitignore").read_text() == "*\n"
 
 
 def test_a_stage_name_cannot_leave_the_folder(tmp_path):
     index = Store(tmp_path).new_run("m").add_trace(0, "forward", "../../x", RELU)
-    assert index.path == "subgraphs/000/forward.-x.json"
+    assert index.path == "subgraphs/000/forward.-x.json.gz"
     assert index.stage == "../../x"
 
 
