@@ -32,9 +32,12 @@ def traces(
 
     Example: thunderfx traces @1 --backward --subgraph 0
     """
+    import gc
+
     from thunderfx_cli.errors import RunDataError, UsageError
     from thunderfx_cli.store import Store
 
+    gc.disable()  # a big trace is millions of small objects that live until the process ends
     forms = {"--why": why, "--source": source, "--list-stages": list_stages, "--raw": raw}
     asked = [option for option, is_set in forms.items() if is_set]
     if len(asked) > 1 or (as_json and (why or source or raw)):

@@ -35,7 +35,7 @@ def read_run(folder: Path) -> Run:
     Raises :class:`RunDataError` for a damaged run or one of a newer schema.
     """
     try:
-        data = read_regular_file(folder / RUN_FILE)
+        data = read_regular_file(f"{folder}/{RUN_FILE}")
     except OSError as e:
         raise RunDataError(f"run {one_line(folder.name)} cannot be read: {e.strerror or e}") from None
     return msgspec.structs.replace(decode_run(data, folder.name), id=folder.name)
@@ -47,15 +47,26 @@ def decode_run(data: bytes, name: str) -> Run:
     Raises :class:`RunDataError` for damaged data or a newer schema.
     """
     try:
-        version = _version_decoder.decode(data).schema_version
-        if version > SCHEMA_VERSION:
-            raise RunDataError(
-                f"run {one_line(name)} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
-                hint="Update thunderfx.",
-            )
-        return _run_decoder.decode(data)
+        run = _run_decoder.decode(data)
+        version = run.schema_version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise RunDataError(f"run {one_line(name)} is damaged: {RUN_FILE}: {one_line(str(e))}") from None
+        version = _version_of(data)
+        if version <= SCHEMA_VERSION:
+            raise RunDataError(f"run {one_line(name)} is damaged: {RUN_FILE}: {one_line(str(e))}") from None
+    if version > SCHEMA_VERSION:
+        raise RunDataError(
+            f"run {one_line(name)} has schema version {version}; this thunderfx reads up to {SCHEMA_VERSION}",
+            hint="Update thunderfx.",
+        )
+    return run
+
+
+def _version_of(data: bytes) -> int:
+    """Schema version of what may differ from this version's schema; 0 where it has none."""
+    try:
+        return _version_decoder.decode(data).schema_version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return 0
 
 
 @dataclasses.dataclass

@@ -59,13 +59,12 @@ class Store:
     def folders(self) -> list[Path]:
         """Folders of complete runs, newest first."""
         try:
-            found = [Path(entry.path) for entry in os.scandir(self.runs) if not entry.name.startswith(".")]
+            found = [entry for entry in os.scandir(self.runs) if entry.name[0] != "." and entry.is_dir()]
         except FileNotFoundError:
             return []
         except OSError as e:
             raise RunDataError(f"cannot read the store {self.root}: {e.strerror or e}") from None
-        keys = {folder: _age_key(folder) for folder in found if folder.is_dir()}
-        return sorted(keys, key=keys.__getitem__, reverse=True)
+        return [Path(entry.path) for entry in sorted(found, key=_age_key, reverse=True)]
 
     def entries(self) -> list[RunEntry]:
         """Every run, newest first; a damaged one with the reason."""
@@ -143,8 +142,10 @@ class Store:
         read_run(folder)
         with storage_errors(self.root):
             data = edited(read_regular_file(folder / RUN_FILE), name=name)
+            status = folder.stat()
             with replacing(folder / RUN_FILE) as file:
                 file.write(data)
+            os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))  # runs of one second are in order of this
 
     def remove(self, folder: Path) -> None:
         """Delete a run's folder; killed in the middle, it has left the list already."""
@@ -159,9 +160,9 @@ class Store:
             shutil.rmtree(leaving)
 
 
-def _age_key(folder: Path) -> tuple[str, int]:
+def _age_key(entry: os.DirEntry[str]) -> tuple[str, int]:
     """Runs by their time stamp, those of one second by when they were written."""
     try:
-        return folder.name[:15], folder.stat().st_mtime_ns
+        return entry.name[:15], entry.stat().st_mtime_ns
     except OSError:  # another process has just removed it
-        return folder.name[:15], 0
+        return entry.name[:15], 0

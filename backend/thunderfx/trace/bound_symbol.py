@@ -10,9 +10,11 @@ from thunderfx.trace.values import Arg, Body, DictArg, ListArg, Ref, SliceArg, T
 
 #: Symbol of the line that ends the life of names.
 DEL = "python.del"
+#: Arguments in which a nested trace may stand.
+_NESTING = frozenset({Body, ListArg, TupleArg})
 
 
-class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+class Origin(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """Where a line comes from. A backward line has the origin of the forward call that it differentiates."""
 
     module: str = ""  #: module path, ``"blocks.0.attn"``
@@ -26,7 +28,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return " | ".join(part for part in (self.module, where, self.source) if part)
 
 
-class BoundSymbol(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundSymbol(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """A symbol applied to arguments.
 
     ``symbol`` is a qualified name (``aten.addmm.default``). ``outputs`` holds the names that the line defines; with
@@ -56,6 +58,18 @@ class BoundSymbol(msgspec.Struct, frozen=True, omit_defaults=True):
     def defines(self) -> Iterator[Variable]:
         """Variables that the line defines."""
         return (out for out in self.outputs if out is not None)
+
+    def bodies(self) -> list[Body]:
+        """Nested traces among the line's arguments: seldom any, and asked of each line of a trace."""
+        found: list[Body] = []
+        for arg in (*self.args, *[value for _, value in self.kwargs]) if self.kwargs else self.args:
+            if isinstance(arg, (ListArg, TupleArg)):
+                for item in arg.items:
+                    if type(item) in _NESTING:
+                        found += bodies_in(item)
+            elif isinstance(arg, Body):
+                found.append(arg)
+        return found
 
     def renamed(self, rename: dict[str, str]) -> BoundSymbol:
         """The line with the names that it reads replaced as ``rename`` says."""
@@ -107,4 +121,5 @@ def bodies_in(arg: Arg) -> Iterator[Body]:
         yield arg
     elif isinstance(arg, (ListArg, TupleArg)):
         for item in arg.items:
-            yield from bodies_in(item)
+            if type(item) in _NESTING:
+                yield from bodies_in(item)

@@ -6,14 +6,19 @@ import functools
 import keyword
 import re
 
-from thunderfx.trace.bound_symbol import DEL, BoundSymbol, bodies_in, names_in
+from thunderfx.trace.bound_symbol import DEL, BoundSymbol
 from thunderfx.trace.printer import print_arg
 from thunderfx.trace.trace import TraceCtx
-from thunderfx.trace.values import Arg, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg
+from thunderfx.trace.values import Arg, Body, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg
 
 _SYMBOL = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 #: Names that printed programs use for themselves.
 RESERVED = frozenset({"args", "torch", "aten", "operator", "math", "device", "inf", "nan"})
+_FORBIDDEN = RESERVED | frozenset(keyword.kwlist)
+
+
+#: Values that say all there is to check by their type.
+_PLAIN = frozenset({int, str, float, bool, type(None)})
 
 
 class TraceError(ValueError):
@@ -21,7 +26,7 @@ class TraceError(ValueError):
 
 
 def _is_name(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text) and text not in RESERVED
+    return text.isidentifier() and text not in _FORBIDDEN
 
 
 def check(trace: TraceCtx) -> None:
@@ -32,54 +37,68 @@ def check(trace: TraceCtx) -> None:
     alive: set[str] = set()
     seen: set[str] = set()
 
-    def fail(where: str, what: str) -> None:
-        raise TraceError(f"trace {trace.name!r}, {where}: {what}")
-
-    def define(name: str, where: str) -> None:
-        if not _is_name(name):
-            fail(where, f"{name!r} is not a name that a trace may define")
+    def define(name: str) -> None:
         if name in seen:
-            fail(where, f"{name!r} is defined twice")
+            raise ValueError(f"{name!r} is defined twice")
+        if not _is_name(name):
+            raise ValueError(f"{name!r} is not a name that a trace may define")
         seen.add(name)
         alive.add(name)
 
-    def use(name: str, where: str) -> None:
-        if name not in alive:
-            fail(where, f"{name!r} is used after del" if name in seen else f"{name!r} is used but never defined")
+    def check_arg(arg: Arg) -> None:
+        """Raises ``ValueError`` for a name that is not alive and for a literal that is not what it claims to be."""
+        kind = type(arg)
+        if kind in _PLAIN:
+            return
+        if isinstance(arg, Ref):
+            if arg.name not in alive:
+                dead = arg.name in seen
+                raise ValueError(f"{arg.name!r} is {'used after del' if dead else 'used but never defined'}")
+        elif isinstance(arg, (ListArg, TupleArg)):
+            for item in arg.items:
+                check_arg(item)
+        elif isinstance(arg, DictArg):
+            for key, value in arg.items:
+                check_arg(key)
+                check_arg(value)
+        elif isinstance(arg, SliceArg):
+            for item in (arg.start, arg.stop, arg.step):
+                check_arg(item)
+        elif isinstance(arg, Body):
+            check(arg.trace)
+        elif isinstance(arg, Literal):
+            print_arg(arg)
 
-    def line_names(line: BoundSymbol, where: str) -> None:
-        if line.symbol != DEL and not _is_symbol(line.symbol):
-            fail(where, f"{line.symbol!r} is not a qualified name")
-        for key, _ in line.kwargs:
-            if not (key.isidentifier() and not keyword.iskeyword(key)):
-                fail(where, f"keyword {key!r} is not a name")
-
-    if not _is_name(trace.name):
-        fail("header", f"{trace.name!r} is not a name")
-    for var in trace.inputs:
-        define(var.name, "inputs")
-    for const in trace.constants:
-        define(const.name, "constants")
-    for number, line in enumerate(trace.bound_symbols):
-        where = f"line {number} ({line.symbol})"
-        line_names(line, where)
-        for name in line.uses():
-            use(name, where)
-        if line.symbol == DEL:
-            alive.difference_update(line.uses())
-        for arg in (*line.args, *(value for _, value in line.kwargs)):
-            if isinstance(arg, (bool, int, float, str, Ref)) or arg is None:
-                continue
-            for body in bodies_in(arg):
-                check(body.trace)
-            try:
-                _check_literals(arg)
-            except ValueError as e:
-                fail(where, str(e))
-        for var in line.defines():
-            define(var.name, where)
-    for name in names_in(trace.outputs):
-        use(name, "outputs")
+    where: str | tuple[int, BoundSymbol] = "header"
+    try:
+        if not _is_name(trace.name):
+            raise ValueError(f"{trace.name!r} is not a name")
+        where = "inputs"
+        for var in trace.inputs:
+            define(var.name)
+        where = "constants"
+        for const in trace.constants:
+            define(const.name)
+        for where in enumerate(trace.bound_symbols):
+            line = where[1]
+            _check_words(line)
+            for arg in line.args:
+                if type(arg) is not Ref or arg.name not in alive:
+                    check_arg(arg)
+            for _, arg in line.kwargs:
+                check_arg(arg)
+            if line.symbol == DEL:
+                alive.difference_update(line.uses())
+            for out in line.outputs:
+                if out is not None:
+                    define(out.name)
+        where = "outputs"
+        check_arg(trace.outputs)
+    except TraceError:  # of a nested trace
+        raise
+    except ValueError as e:
+        place = where if isinstance(where, str) else f"line {where[0]} ({where[1].symbol})"
+        raise TraceError(f"trace {trace.name!r}, {place}: {e}") from None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -87,17 +106,9 @@ def _is_symbol(text: str) -> bool:
     return _SYMBOL.match(text) is not None and not any(map(keyword.iskeyword, text.split(".")))
 
 
-def _check_literals(arg: Arg) -> None:
-    """Raise ``ValueError`` for a literal that cannot be printed as the constant that it claims to be."""
-    if isinstance(arg, Literal):
-        print_arg(arg)
-    elif isinstance(arg, (ListArg, TupleArg)):
-        for item in arg.items:
-            _check_literals(item)
-    elif isinstance(arg, DictArg):
-        for key, value in arg.items:
-            _check_literals(key)
-            _check_literals(value)
-    elif isinstance(arg, SliceArg):
-        for item in (arg.start, arg.stop, arg.step):
-            _check_literals(item)
+def _check_words(line: BoundSymbol) -> None:
+    if line.symbol != DEL and not _is_symbol(line.symbol):
+        raise ValueError(f"{line.symbol!r} is not a qualified name")
+    for key, _ in line.kwargs:
+        if not (key.isidentifier() and not keyword.iskeyword(key)):
+            raise ValueError(f"keyword {key!r} is not a name")

@@ -6,18 +6,22 @@ deterministic: equal traces give equal text.
 
 from __future__ import annotations
 
+import functools
 import re
 
-from thunderfx.trace.bound_symbol import DEL, BoundSymbol, bodies_in, names_in
+from thunderfx.trace.bound_symbol import DEL, BoundSymbol, names_in
 from thunderfx.trace.trace import TraceCtx
+from thunderfx.trace.types import ValueType
 from thunderfx.trace.values import Arg, Body, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg, Variable
 
 INDENT = "  "
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def one_line(text: str) -> str:
     """``text`` made safe for a comment: control, line-breaking and direction-changing characters escaped."""
+    if text.isprintable():  # none of them is; a trace of many lines is mostly such text
+        return text
     return _CONTROL.sub(lambda m: m.group().encode("unicode_escape").decode("ascii"), text)
 
 
@@ -64,8 +68,8 @@ def _print_literal(arg: Literal) -> str:
 def print_call(line: BoundSymbol) -> str:
     """The right-hand side of one line; operators of torch at torch level keep their dotted name."""
     if line.symbol == DEL:
-        return "del " + ", ".join(line.uses())
-    parts = [print_arg(arg) for arg in line.args]
+        return f"del {', '.join(line.uses())}"
+    parts = [arg.name if type(arg) is Ref else print_arg(arg) for arg in line.args]
     parts += [f"{key}={print_arg(value)}" for key, value in line.kwargs]
     return f"{line.symbol}({', '.join(parts)})"
 
@@ -73,24 +77,30 @@ def print_call(line: BoundSymbol) -> str:
 def print_line(line: BoundSymbol) -> str:
     """One line without comment."""
     call = print_call(line)
+    outputs = line.outputs
     if line.unpack:
-        names = [out.name if out is not None else "_" for out in line.outputs]
+        names = [out.name if out is not None else "_" for out in outputs]
         return f"({', '.join(names)}{',' if len(names) == 1 else ''}) = {call}"
-    if line.outputs and line.outputs[0] is not None:
-        return f"{line.outputs[0].name} = {call}"
+    if outputs and outputs[0] is not None:
+        return f"{outputs[0].name} = {call}"
     return call
 
 
 def _typed(var: Variable) -> str:
-    return f'{var.name}: "{one_line(str(var.type))}"'
+    return f'{var.name}: "{_type_text(var.type)}"'
+
+
+@functools.lru_cache(maxsize=4096)
+def _type_text(value_type: ValueType) -> str:
+    return one_line(str(value_type))
 
 
 def line_comment(line: BoundSymbol) -> str:
     """Types of what the line defines, then its executor where it is not torch, then its tags."""
-    parts = [_typed(var) for var in line.defines()]
-    notes = [] if line.executor == "torch" or line.symbol == DEL else [line.executor]
-    notes += line.tags
-    if notes:
+    parts = [_typed(var) for var in line.outputs if var is not None]
+    foreign = line.executor != "torch" and line.symbol != DEL
+    if foreign or line.tags:
+        notes = ([line.executor] if foreign else []) + list(line.tags)
         parts.append(f"[{', '.join(map(one_line, notes))}]")
     return ", ".join(parts)
 
@@ -111,22 +121,28 @@ def _print_signature(trace: TraceCtx, pad: str, comments: bool, nested: bool) ->
     return out
 
 
-def _print_function(trace: TraceCtx, pad: str, comments: bool, nested: bool, why: bool = False) -> list[str]:
+def _print_function(
+    trace: TraceCtx, pad: str, called: set[str], *, comments: bool, nested: bool = False, why: bool = False
+) -> list[str]:
+    """Lines of the function; ``called`` gets the symbols in it."""
     out = _print_signature(trace, pad, comments, nested)
     inner = pad + INDENT
+    last_index: int | None = None
     last_origin = ""
     for line in trace.bound_symbols:
-        for arg in (*line.args, *(value for _, value in line.kwargs)):
-            for body in bodies_in(arg):
-                out += _print_function(body.trace, inner, comments, nested=True)
+        called.add(line.symbol)
+        for body in line.bodies():
+            out += _print_function(body.trace, inner, called, comments=comments, nested=True)
         text = print_line(line)
         if not comments:
             out.append(inner + text)
             continue
-        origin = "" if line.symbol == DEL else str(trace.origin_of(line) or "")
-        if origin and origin != last_origin:
-            out.append(f"{inner}# {one_line(origin)}")
-            last_origin = origin
+        if line.origin != last_index and line.symbol != DEL:
+            last_index = line.origin
+            origin = str(trace.origin_of(line) or "")
+            if origin and origin != last_origin:
+                out.append(f"{inner}# {one_line(origin)}")
+                last_origin = origin
         comment = line_comment(line)
         out.append(f"{inner}{text}  # {comment}" if comment else inner + text)
         for member in line.subsymbols:
@@ -148,24 +164,15 @@ def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False) -
         head.append(f"# {one_line(trace.provenance)}")
     if comments and trace.constants:
         head += [f"# constant {_typed(Variable(c.name, c.type))}" for c in trace.constants]
-    symbols = {line.symbol.split(".", 1)[0] for line in all_lines(trace)}
+    called: set[str] = set()
+    function = _print_function(trace, "", called, comments=comments or why, why=why)
+    symbols = {symbol.split(".", 1)[0] for symbol in called}
     imports = ["import torch"] + [f"import {name}" for name in ("operator", "math") if name in symbols]
-    if any(line.symbol.startswith("torch.ops.thunderfx.") for line in all_lines(trace)):
+    if any(symbol.startswith("torch.ops.thunderfx.") for symbol in called):
         imports.append("import thunderfx.executors.attention")
     if "aten" in symbols:
         imports.append("aten = torch.ops.aten")
-    return "\n".join(head + imports + [""] + _print_function(trace, "", comments or why, False, why)) + "\n"
-
-
-def all_lines(trace: TraceCtx) -> list[BoundSymbol]:
-    """Lines of the trace and of the nested traces in it."""
-    out: list[BoundSymbol] = []
-    for line in trace.bound_symbols:
-        out.append(line)
-        for arg in (*line.args, *(value for _, value in line.kwargs)):
-            for body in bodies_in(arg):
-                out += all_lines(body.trace)
-    return out
+    return "\n".join(head + imports + ["", *function]) + "\n"
 
 
 def returned_names(trace: TraceCtx) -> set[str]:

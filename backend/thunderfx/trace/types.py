@@ -44,7 +44,7 @@ def item_bytes(dtype: str) -> int:
     return max(1, int(digits[0]) // 8) if digits else 0
 
 
-class TensorType(msgspec.Struct, frozen=True, tag="tensor", omit_defaults=True):
+class TensorType(msgspec.Struct, gc=False, frozen=True, tag="tensor", omit_defaults=True):
     """Type of a tensor value.
 
     ``dtype`` and ``layout`` are torch's names without the ``torch.`` prefix. ``stride`` counts elements and is
@@ -75,7 +75,7 @@ class TensorType(msgspec.Struct, frozen=True, tag="tensor", omit_defaults=True):
         return total
 
 
-class ScalarType(msgspec.Struct, frozen=True, tag="scalar", omit_defaults=True):
+class ScalarType(msgspec.Struct, gc=False, frozen=True, tag="scalar", omit_defaults=True):
     """A Python or symbolic scalar: ``kind`` is ``SymInt``, ``int``, ``bool``, ...; ``value`` its text when known."""
 
     kind: str
@@ -85,7 +85,7 @@ class ScalarType(msgspec.Struct, frozen=True, tag="scalar", omit_defaults=True):
         return f"{self.kind} {self.value}" if self.value else self.kind
 
 
-class SequenceType(msgspec.Struct, frozen=True, tag="sequence"):
+class SequenceType(msgspec.Struct, gc=False, frozen=True, tag="sequence"):
     """A list or tuple that one name holds, with the type of each item."""
 
     items: tuple[ValueType, ...]
@@ -94,7 +94,7 @@ class SequenceType(msgspec.Struct, frozen=True, tag="sequence"):
         return f"[{', '.join(map(str, self.items))}]"
 
 
-class OpaqueType(msgspec.Struct, frozen=True, tag="opaque"):
+class OpaqueType(msgspec.Struct, gc=False, frozen=True, tag="opaque"):
     """Any other Python object, known by the name of its class only."""
 
     text: str

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from thunderfx.trace.trace import TraceCtx
 
 
-class Variable(msgspec.Struct, frozen=True, omit_defaults=True):
+class Variable(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):
     """A name that a trace defines, with its type. ``source`` says what an input is (``"blocks.0.attn.weight"``)."""
 
     name: str
@@ -24,13 +24,13 @@ class Variable(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+class Ref(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="v"):
     """Use of a defined name."""
 
     name: str
 
 
-class Literal(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+class Literal(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="c"):
     """A constant that JSON does not know.
 
     ``kind`` is one of ``dtype``, ``layout``, ``memory_format`` (text is the torch name without ``torch.``), ``device``
@@ -42,25 +42,25 @@ class Literal(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     text: str
 
 
-class SliceArg(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class SliceArg(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="s"):
     start: Arg
     stop: Arg
     step: Arg
 
 
-class ListArg(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+class ListArg(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="l"):
     items: tuple[Arg, ...]
 
 
-class TupleArg(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+class TupleArg(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="t"):
     items: tuple[Arg, ...]
 
 
-class DictArg(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+class DictArg(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="d"):
     items: tuple[tuple[Arg, Arg], ...]
 
 
-class Body(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+class Body(msgspec.Struct, gc=False, frozen=True, array_like=True, tag="b"):
     """The body of a higher-order operator: a nested trace."""
 
     trace: TraceCtx

@@ -181,7 +181,7 @@ def test_traces_are_chosen_by_direction_subgraph_and_stage(store):
 def test_a_run_that_is_removed_while_it_is_listed(store, monkeypatch):
     gone = store.resolve("@2").folder
     store.remove(gone)
-    listed = [*os.scandir(store.runs), SimpleNamespace(name=gone.name, path=str(gone))]
+    entry = SimpleNamespace(name=gone.name, path=str(gone), is_dir=lambda: True, stat=gone.stat)
+    listed = [*os.scandir(store.runs), entry]
     monkeypatch.setattr("thunderfx_cli.store.store.os.scandir", lambda _: listed)
-    monkeypatch.setattr(Path, "is_dir", lambda _: True)
     assert [entry.run is not None for entry in store.entries()] == [True, False, True]
