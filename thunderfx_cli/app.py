@@ -11,6 +11,7 @@ import typer
 
 from thunderfx_cli.commands.bench import bench
 from thunderfx_cli.commands.diff import diff
+from thunderfx_cli.commands.memory import memory
 from thunderfx_cli.commands.run import run
 from thunderfx_cli.commands.runs import app as runs_app
 from thunderfx_cli.commands.traces import traces
@@ -28,6 +29,7 @@ app.command("run")(run)
 app.command("traces")(traces)
 app.command("diff")(diff)
 app.command("bench")(bench)
+app.command("memory")(memory)
 app.add_typer(runs_app, name="runs")
 
 DEBUG_VARIABLE = "THUNDERFX_DEBUG"

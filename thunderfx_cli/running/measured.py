@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from thunderfx.profiling.allocations.model import MemoryProfile
+
 from thunderfx_cli.store.schema import CheckResult, ContenderResult, Reading
 
 
@@ -21,6 +23,7 @@ class Measured:
     samples_ms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     readings: dict[str, Reading] = dataclasses.field(default_factory=dict)
     nvml: str = ""
+    memory: MemoryProfile | None = None  #: of a step of its own
     dynamo_ms: float = 0.0  #: Dynamo's compile time, backends included
     warnings: list[str] = dataclasses.field(default_factory=list)
     check: CheckResult | None = None

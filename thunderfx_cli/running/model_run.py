@@ -13,6 +13,7 @@ from thunderfx_cli.loading.model import LoadedModel
 from thunderfx_cli.loading.user_errors import user_code
 from thunderfx_cli.running.check import check_against_eager
 from thunderfx_cli.running.measured import Measured
+from thunderfx_cli.running.memory_step import profile_memory
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import backward, clear_gradients, grad_mode, gradient_leaves, loss_of, synchronise
 from thunderfx_cli.store.schema import CheckResult, Reading
@@ -49,6 +50,8 @@ def run_model(
                 step.timed()
         finally:
             step.keep()
+        say("measuring what held memory")
+        measured.memory = profile_memory(loaded, compiled, options, measured)
         if check and not measured.subgraphs:
             measured.check = CheckResult(False, ("not checked: nothing was compiled",))
         elif check:

@@ -58,7 +58,7 @@ def record_run(
         graph_breaks=stored_breaks,
         timings=timings(measured),
         compile_stages_ms=compile_stages(measured),
-        memory=memory(measured),
+        memory=memory(measured, writer),
         warnings=tuple(warnings),
         check=measured.check,
         contenders=tuple(measured.contenders),
@@ -130,12 +130,13 @@ def timings(measured: Measured) -> dict[str, Timing]:
     return {name: Timing(tuple(samples)) for name, samples in measured.samples_ms.items()}
 
 
-def memory(measured: Measured) -> Memory:
+def memory(measured: Measured, writer: RunWriter) -> Memory:
     saved = [info.saved_for_backward_bytes for info in _current(measured) if info.saved_for_backward_bytes is not None]
     readings = dict(measured.readings)
     if saved:
         readings["saved_for_backward_bytes"] = Reading(float(sum(saved)), source="traces, at the first inputs' sizes")
-    return Memory(readings, measured.nvml)
+    profile = writer.add_memory(measured.memory) if measured.memory is not None else ""
+    return Memory(readings, measured.nvml, profile)
 
 
 def _current(measured: Measured) -> list[Any]:

@@ -12,6 +12,7 @@ from thunderfx.dynamo.entry import TORCH_COMPILE_OPTIONS
 
 from thunderfx_cli.loading.script import run_script
 from thunderfx_cli.running.measured import Measured
+from thunderfx_cli.running.memory_step import estimate_memory
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import synchronise
 
@@ -45,6 +46,7 @@ def run_program(
         return result.exit_code
     finally:
         measured.add_sample("script", (time.perf_counter_ns() - start) / 1e6)
+        measured.memory = estimate_memory(measured)
 
 
 class _TimedCall:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from thunderfx.profiling.allocations.model import MemoryProfile
 from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx, TraceDecodeError, TraceError, check, from_json, unfused
 from thunderfx.trace.printer import one_line
@@ -116,6 +117,19 @@ class StoredRun:
         if not fits:
             raise RunDataError(f"{self._where(index.costs)} is damaged: its lines are not those of the trace")
         return costs
+
+    def load_memory(self) -> MemoryProfile | None:
+        """What held memory in a step; ``None`` where the run holds nothing of it.
+
+        Raises :class:`RunDataError` where it is missing or damaged.
+        """
+        path = self.run.memory.profile
+        if not path:
+            return None
+        try:
+            return msgspec.json.decode(self.read(path), type=MemoryProfile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+            raise RunDataError(f"{self._where(path)} is damaged: {one_line(str(e))}") from None
 
     def read(self, path: str) -> bytes:
         """The content of one of the run's files, by its path in the run; expanded where it is compressed.

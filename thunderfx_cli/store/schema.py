@@ -31,6 +31,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     readings: dict[str, Reading] = {}
     nvml: str = ""  #: one line: what NVML saw, or why it saw nothing
+    profile: str = ""  #: path of the step's ``thunderfx.profiling.allocations.model.MemoryProfile``, ``""``: none
 
 
 class Environment(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from thunderfx.profiling.allocations.model import MemoryProfile
 from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx
 
@@ -54,6 +55,12 @@ class RunWriter:
         """Write what the lines of the execution trace cost; the result is ``TraceIndex.costs``."""
         path = f"subgraphs/{subgraph:03d}/{direction}.costs.json{SUFFIX}"
         self._write(path, compress(msgspec.json.encode(costs)))
+        return path
+
+    def add_memory(self, profile: MemoryProfile) -> str:
+        """Write what held memory in a step; the result is ``Memory.profile``."""
+        path = f"memory.json{SUFFIX}"
+        self._write(path, compress(msgspec.json.encode(profile)))
         return path
 
     def write_text(self, subgraph: int, name: str, text: str) -> None:
