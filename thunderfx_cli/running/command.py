@@ -133,6 +133,8 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
     """Run the target; an interruption or a failure ends it, and what was measured stays."""
     from thunderfx.dynamo.capture import all_graph_breaks
 
+    from thunderfx_cli.running.memory_step import picture_memory
+
     outcome.breaks_before = len(all_graph_breaks())
     try:
         if mode == "script":
@@ -164,7 +166,8 @@ def _measure(request: Request, mode: str, options: RunOptions, measured: Measure
         raise
     except CommandError as e:
         outcome.status, outcome.error, outcome.exit_code = "failed", e, e.exit_code
-        if not measured.subgraphs and not measured.contenders:
+        ran_out = mode != "bench" and picture_memory(e, options, measured)
+        if not measured.subgraphs and not measured.contenders and not ran_out:
             raise
 
 
@@ -175,6 +178,7 @@ def _measure_model(request: Request, options: RunOptions, measured: Measured, sa
     say("loading the model")
     start = time.perf_counter_ns()
     loaded = load_model(request.target, input_specs=request.input_specs, device=options.device, seed=options.seed)
+    measured.loaded = loaded
     measured.add_sample("load", (time.perf_counter_ns() - start) / 1e6)
     files = [str(request.target.path.absolute())] if request.target.path is not None else []
     run_model(loaded, options, measured, check=request.check, say=say, files=files)

@@ -24,6 +24,7 @@ class Measured:
     readings: dict[str, Reading] = dataclasses.field(default_factory=dict)
     nvml: str = ""
     memory: MemoryProfile | None = None  #: of a step of its own
+    loaded: Any = None  #: model mode: the ``LoadedModel``
     dynamo_ms: float = 0.0  #: Dynamo's compile time, backends included
     warnings: list[str] = dataclasses.field(default_factory=list)
     check: CheckResult | None = None

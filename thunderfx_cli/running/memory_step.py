@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from thunderfx.profiling.allocations.alive import alive_tensors, of_module, of_optimizers
+from thunderfx.profiling.allocations.failure import memory_error, picture
 from thunderfx.profiling.allocations.model import MemoryProfile
 from thunderfx.profiling.allocations.profile import estimated_saved, profile_step
 
+from thunderfx_cli.errors import CommandError
 from thunderfx_cli.loading.model import LoadedModel
+from thunderfx_cli.loading.source import shown_path
 from thunderfx_cli.running.measured import Measured
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import backward, clear_gradients, grad_mode, gradient_leaves, loss_of, module_behind
@@ -47,11 +51,27 @@ def profile_memory(loaded: LoadedModel, compiled: Any, options: RunOptions, meas
             options.device,
             containers_of(module),
         )
-    except torch.OutOfMemoryError:
-        raise
     except Exception as e:  # the run has been measured: what is missing is said, and does not end it
+        if memory_error(e) is not None:
+            raise
         measured.warnings.append(f"what held memory is not known: {type(e).__name__}: {e}")
         return None
+
+
+def picture_memory(error: CommandError, options: RunOptions, measured: Measured) -> bool:
+    """Where ``error`` says that memory ran out, keep what was alive then; returns whether it does."""
+    cause = memory_error(error)
+    if cause is None:
+        return False
+    modules = [item._tfx_original() for item in measured.compiled if hasattr(item, "_tfx_original")]
+    named = [item for module in modules or [None] for item in named_tensors(module, measured.loaded)]
+    ours = str(Path(__file__).parents[1])
+    found = picture(cause, measured.subgraphs, named, options.device, [ours])
+    measured.memory = MemoryProfile(out_of_memory=found, saved=estimated_saved(measured.subgraphs))
+    if found.place.file:  # the line that asked for memory, where a traceback knows the beginning of its function
+        error.where = f"{shown_path(found.place.file)}:{found.place.number}"
+    error.hint = error.hint or "thunderfx memory  (what was alive when memory ran out)"
+    return True
 
 
 def estimate_memory(measured: Measured) -> MemoryProfile | None:

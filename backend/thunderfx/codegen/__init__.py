@@ -1,7 +1,7 @@
 """Trace -> Python source -> callable."""
 
-from thunderfx.codegen.callable import boxed, compiled, unboxed
+from thunderfx.codegen.callable import boxed, compiled, trace_at, unboxed
 from thunderfx.codegen.resolve import resolve
 from thunderfx.codegen.watch import Watch
 
-__all__ = ["Watch", "boxed", "compiled", "resolve", "unboxed"]
+__all__ = ["Watch", "boxed", "compiled", "resolve", "trace_at", "unboxed"]

@@ -19,11 +19,12 @@ from thunderfx.codegen.constants import revive
 from thunderfx.codegen.dispatch import below_autograd
 from thunderfx.codegen.fast_calls import fast_call
 from thunderfx.codegen.resolve import resolve
-from thunderfx.codegen.watch import Watch, watch_lines, watched_call
+from thunderfx.codegen.watch import Watch, line_at, watch_lines, watched_call
 from thunderfx.trace import ListArg, Ref, TraceCtx, TupleArg, check, unfused
 from thunderfx.trace.bound_symbol import DEL
 
 _serial = itertools.count()
+_traces: dict[str, TraceCtx] = {}  #: of the programs that are in use, by the name of their file
 _ROOTS = frozenset({"torch", "aten", "operator", "math"})
 
 
@@ -110,8 +111,17 @@ def compiled(trace: TraceCtx, watch: Watch | None = None) -> Callable[[list[Any]
     if only is not None:
         function = only if watch is None else watched_call(only, watch)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    weakref.finalize(scope[trace.name], linecache.cache.pop, filename, None)
+    _traces[filename] = trace
+    for table in (linecache.cache, _traces):
+        weakref.finalize(scope[trace.name], table.pop, filename, None)
     return function
+
+
+def trace_at(filename: str, lineno: int) -> tuple[TraceCtx, int | None] | None:
+    """The trace behind a frame of a compiled program, with the index of its bound symbol at that line of the text;
+    ``None`` for another file."""
+    trace = _traces.get(filename)
+    return None if trace is None else (trace, line_at(trace, lineno))
 
 
 def _only_call(trace: TraceCtx, scope: dict[str, Any]) -> Callable[[list[Any]], Any] | None:

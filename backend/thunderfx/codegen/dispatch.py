@@ -37,5 +37,4 @@ def below_autograd(program: Program) -> Program:
         return before
 
     run.replace = replace  # type: ignore[attr-defined]
-    run.__wrapped__ = program  # type: ignore[attr-defined]
     return run

@@ -26,16 +26,11 @@ def watch_lines(tree: ast.Module, trace: TraceCtx, watch: Watch) -> dict[str, An
 
     Line numbers of the statements stay, so that tracebacks show the trace's lines.
     """
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == trace.name)
-    lines: Iterator[Any] = iter(enumerate(trace.bound_symbols))
+    function = _function(tree, trace)
     body: list[ast.stmt] = []
-    head = 2 if trace.inputs else 0  # the inputs take their names, and the list of them is cleared
-    for number, statement in enumerate(function.body):
-        if number < head or isinstance(statement, (ast.FunctionDef, ast.Return)):
-            body.append(statement)
-            continue
-        index, line = next(lines)
-        if line.symbol == DEL:
+    for statement, index in _statements(function, trace):
+        line = None if index is None else trace.bound_symbols[index]
+        if line is None or line.symbol == DEL:
             body.append(statement)
             continue
         made = [ast.Name(var.name, ast.Load()) for var in line.defines()]
@@ -47,6 +42,29 @@ def watch_lines(tree: ast.Module, trace: TraceCtx, watch: Watch) -> dict[str, An
         body += [before, statement, after]
     function.body = body
     return {_BEFORE: watch.before, _AFTER: watch.after}
+
+
+def line_at(trace: TraceCtx, lineno: int) -> int | None:
+    """Index of the bound symbol at a line, counted from 1, of the printed trace; ``None`` where none is."""
+    tree = ast.parse(trace.python())
+    lines = {statement.lineno: index for statement, index in _statements(_function(tree, trace), trace)}
+    return lines.get(lineno)
+
+
+def _function(tree: ast.Module, trace: TraceCtx) -> ast.FunctionDef:
+    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == trace.name)
+
+
+def _statements(function: ast.FunctionDef, trace: TraceCtx) -> Iterator[tuple[ast.stmt, int | None]]:
+    """Statements of a printed trace, each with the index of the bound symbol that it is."""
+    head = 2 if trace.inputs else 0  # the inputs take their names, and the list of them is cleared
+    index = 0
+    for number, statement in enumerate(function.body):
+        if number < head or isinstance(statement, (ast.FunctionDef, ast.Return)):
+            yield statement, None
+        else:
+            yield statement, index
+            index += 1
 
 
 def watched_call(call: Callable[[list[Any]], Any], watch: Watch) -> Callable[[list[Any]], Any]:
