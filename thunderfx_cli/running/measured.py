@@ -7,11 +7,14 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thunderfx.profiling.allocations.model import MemoryProfile
 
-from thunderfx_cli.store.schema import CheckResult, ContenderResult, Reading
+from thunderfx_cli.store.schema import CheckResult, ContenderResult, Reading, StepParts
+
+if TYPE_CHECKING:
+    from thunderfx_cli.running.line_steps import LineSteps
 
 
 @dataclasses.dataclass
@@ -29,6 +32,8 @@ class Measured:
     warnings: list[str] = dataclasses.field(default_factory=list)
     check: CheckResult | None = None
     contenders: list[ContenderResult] = dataclasses.field(default_factory=list)
+    lines: LineSteps | None = None  #: what the steps after the timed ones saw of the lines
+    step_parts: StepParts | None = None
 
     def add_sample(self, phase: str, time_ms: float) -> None:
         self.samples_ms.setdefault(phase, []).append(time_ms)

@@ -12,10 +12,12 @@ from thunderfx.profiling.timer import StepTimer
 from thunderfx_cli.loading.model import LoadedModel
 from thunderfx_cli.loading.user_errors import user_code
 from thunderfx_cli.running.check import check_against_eager
+from thunderfx_cli.running.line_steps import measure_lines
 from thunderfx_cli.running.measured import Measured
 from thunderfx_cli.running.memory_step import profile_memory
 from thunderfx_cli.running.options import RunOptions
 from thunderfx_cli.running.step import backward, clear_gradients, grad_mode, gradient_leaves, loss_of, synchronise
+from thunderfx_cli.running.step_parts import StepMarks
 from thunderfx_cli.store.schema import CheckResult, Reading
 
 
@@ -50,6 +52,7 @@ def run_model(
                 step.timed()
         finally:
             step.keep()
+        measure_lines(step, options, measured, say)
         say("measuring what held memory")
         measured.memory = profile_memory(loaded, compiled, options, measured)
         if check and not measured.subgraphs:
@@ -74,6 +77,20 @@ class _Step:
         with grad_mode(self.train):
             output = self.compiled(*self.loaded.args, **self.loaded.kwargs)
             return loss_of(self.loaded, output) if self.train else None
+
+    def parted(self, mark: Callable[[], Any]) -> StepMarks:
+        """A step with the clock read between its parts."""
+        clear_gradients(self.leaves)
+        begin = mark()
+        with grad_mode(self.train):
+            output = self.compiled(*self.loaded.args, **self.loaded.kwargs)
+            called = mark()
+            loss = loss_of(self.loaded, output) if self.train else None
+        with_loss = mark()
+        if loss is not None:
+            backward(loss)
+        end = mark()
+        return StepMarks(begin, end, [(begin, called)], [(called, with_loss)], [(with_loss, end)])
 
     def first(self) -> None:
         synchronise(self.device)

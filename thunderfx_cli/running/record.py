@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import msgspec
+from thunderfx.profiling.costs import TraceCosts
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.bound_symbol import DEL
 
@@ -62,6 +64,7 @@ def record_run(
         warnings=tuple(warnings),
         check=measured.check,
         contenders=tuple(measured.contenders),
+        step_parts=measured.step_parts,
     )
 
 
@@ -76,14 +79,31 @@ def _nothing_compiled(mode: str, breaks: tuple[GraphBreak, ...]) -> str:
 
 def record_subgraphs(measured: Measured, writer: RunWriter) -> tuple[SubgraphIndex, ...]:
     """Write every stage's trace of every subgraph, and the final ones as text; returns their index."""
-    return tuple(_record(number, info, writer) for number, info in enumerate(measured.subgraphs))
+    return tuple(
+        _record(number, info, writer, _costs(info, measured)) for number, info in enumerate(measured.subgraphs)
+    )
 
 
-def _record(number: int, info: Any, writer: RunWriter) -> SubgraphIndex:
+def _costs(info: Any, measured: Measured) -> dict[str, TraceCosts]:
+    """Costs of the subgraph's lines by direction."""
+    from thunderfx_cli.running.line_steps import costs_of
+
+    if measured.lines is not None:
+        return measured.lines.costs(info)
+    if info.programs:
+        return costs_of(info, {}, None, "no steps after the first call were asked for")
+    return costs_of(info, {}, None, "another compiler runs these lines as a whole")
+
+
+def _record(number: int, info: Any, writer: RunWriter, costs: dict[str, TraceCosts]) -> SubgraphIndex:
     traces: list[TraceIndex] = []
     for direction, stages in info.stages.items():
         way = "forward" if direction == "graph" else direction
-        traces += [writer.add_trace(number, way, stage.name, stage.trace, stage.time_ms) for stage in stages]
+        for stage in stages:
+            index = writer.add_trace(number, way, stage.name, stage.trace, stage.time_ms)
+            if stage.name == "execution" and way in costs:
+                index = msgspec.structs.replace(index, costs=writer.add_costs(number, way, costs[way]))
+            traces.append(index)
     for direction in ("forward", "backward"):
         trace = info.trace(direction)
         if trace is not None:

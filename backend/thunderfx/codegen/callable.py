@@ -18,8 +18,9 @@ import torch
 from thunderfx.codegen.constants import revive
 from thunderfx.codegen.dispatch import below_autograd
 from thunderfx.codegen.fast_calls import fast_call
+from thunderfx.codegen.probe import ONLY_CALL, Probe, probe_lines
 from thunderfx.codegen.resolve import resolve
-from thunderfx.codegen.watch import Watch, line_at, watch_lines, watched_call
+from thunderfx.codegen.watch import Watch, WatchProbe, line_at
 from thunderfx.trace import ListArg, Ref, TraceCtx, TupleArg, check, unfused
 from thunderfx.trace.bound_symbol import DEL
 
@@ -88,33 +89,34 @@ def boxed(trace: TraceCtx) -> Callable[[list[Any]], Any]:
     return function
 
 
-def compiled(trace: TraceCtx, watch: Watch | None = None) -> Callable[[list[Any]], Any]:
+def compiled(trace: TraceCtx, watch: Watch | None = None, *, probe: Probe | None = None) -> Callable[[list[Any]], Any]:
     """As :func:`boxed`, but the program alone, to be run below autograd; ``watch`` is told of each line that runs.
 
-    Raises as :func:`boxed`.
+    ``probe`` puts statements of its own between the lines instead. Raises as :func:`boxed`.
     """
     objects = {const.name for const in trace.constants if const.value is not None}
     if any(line.subsymbols and line.symbol not in objects for line in trace.bound_symbols):
         trace = unfused(trace)  # read back from a store, which keeps no compiled objects
     check(trace)
+    if watch is not None:
+        probe = WatchProbe(trace, watch)
     source = trace.python()
     filename = f"<thunderfx {trace.name} {next(_serial)}>"
     tree = ast.parse(source, filename)
     binding = _EarlyBinding()
     tree.body = [binding.visit(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     scope: dict[str, Any] = {**{const.name: revive(trace.name, const) for const in trace.constants}, **binding.bound}
-    if watch is not None:
-        scope |= watch_lines(tree, trace, watch)
-    exec(compile(tree, filename, "exec"), scope)
     only = _only_call(trace, scope)
+    if probe is not None:
+        scope |= {**probe.scope, ONLY_CALL: only}
+        probe_lines(tree, trace, probe, only_call=only is not None)
+    exec(compile(tree, filename, "exec"), scope)
     function: Callable[[list[Any]], Any] = scope[trace.name]
-    if only is not None:
-        function = only if watch is None else watched_call(only, watch)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     _traces[filename] = trace
     for table in (linecache.cache, _traces):
-        weakref.finalize(scope[trace.name], table.pop, filename, None)
-    return function
+        weakref.finalize(function, table.pop, filename, None)
+    return only if only is not None and probe is None else function
 
 
 def trace_at(filename: str, lineno: int) -> tuple[TraceCtx, int | None] | None:

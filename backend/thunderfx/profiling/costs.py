@@ -30,12 +30,15 @@ class TraceCosts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lines of one execution trace, ``del`` lines included: ``lines[i]`` belongs to ``bound_symbols[i]``.
 
     ``whole_ms`` is the median time in a step of the whole program, without marks between its lines, in plain steps
-    taken in turns with the instrumented ones: the sum of the lines is to be compared with it.
+    taken in turns with the instrumented ones; ``sum_ms``, which is to be compared with it, the median over the
+    instrumented steps of the sum of the lines in one step. On a machine that is disturbed the sum of the lines' own
+    medians is smaller than both: a disturbance hits few lines of each step.
     """
 
     lines: tuple[LineCost, ...]
     steps: int = 0  #: instrumented steps that called the program
     calls: float = 0.0  #: calls in such a step
+    sum_ms: float | None = None
     whole_ms: float | None = None
     mark_ms: float = 0.0  #: what reading the clock once costs, subtracted from each line's time at each call
     clock: str = ""  #: ``"perf_counter_ns"`` or ``"CUDA events"``

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from thunderfx.profiling.clock import Clock, Mark
 
 if TYPE_CHECKING:
     import torch
-
-_Mark = Any
-"""A point in time: nanoseconds on the CPU, a recorded torch.cuda.Event on CUDA."""
 
 
 class StepTimer:
@@ -26,13 +24,9 @@ class StepTimer:
     """
 
     def __init__(self, device: str | torch.device) -> None:
-        kind = str(device).partition(":")[0]
-        if kind not in ("cpu", "cuda"):
-            raise ValueError(f"StepTimer measures cpu and cuda, not {kind}")
-        self._device = str(device)
-        self._on_cuda = kind == "cuda"
+        self._clock = Clock(device)
         self._samples: dict[str, list[float]] = {"forward": [], "backward": [], "step": []}
-        self._spans: list[tuple[str, _Mark, _Mark]] | None = None
+        self._spans: list[tuple[str, Mark, Mark]] | None = None
         self._open_phase: str | None = None
 
     @contextmanager
@@ -42,17 +36,17 @@ class StepTimer:
             raise RuntimeError("a step is already being timed")
         self._spans = []
         try:
-            begin = self._mark()
+            begin = self._clock.mark()
             yield
-            end = self._mark()
+            end = self._clock.mark()
             spans = [*self._spans, ("step", begin, end)]
         finally:
             self._spans = None
             self._open_phase = None
-        elapsed_ms = self._wait()
+        self._clock.wait()
         totals: dict[str, float] = {}
         for name, start, stop in spans:
-            totals[name] = totals.get(name, 0.0) + elapsed_ms(start, stop)
+            totals[name] = totals.get(name, 0.0) + self._clock.elapsed_ms(start, stop)
         for name, total in totals.items():
             self._samples.setdefault(name, []).append(total)
 
@@ -66,31 +60,13 @@ class StepTimer:
         if self._open_phase is not None:
             raise RuntimeError(f"phase {name!r} is inside phase {self._open_phase!r}; phases do not nest")
         self._open_phase = name
-        begin = self._mark()
+        begin = self._clock.mark()
         try:
             yield
         finally:
             self._open_phase = None
-        self._spans.append((name, begin, self._mark()))
+        self._spans.append((name, begin, self._clock.mark()))
 
     def samples(self) -> dict[str, list[float]]:
         """Milliseconds per finished step, in order; `forward`, `backward` and `step` are always there."""
         return {name: list(values) for name, values in self._samples.items()}
-
-    def _mark(self) -> _Mark:
-        if not self._on_cuda:
-            return time.perf_counter_ns()
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        return event
-
-    def _wait(self) -> Callable[[_Mark, _Mark], float]:
-        """The function that gives the milliseconds between two marks, once all marks have been reached."""
-        if not self._on_cuda:
-            return lambda begin, end: (end - begin) / 1e6
-        import torch
-
-        torch.cuda.synchronize(self._device)
-        return lambda begin, end: begin.elapsed_time(end)
