@@ -10,6 +10,9 @@ import typer
 from thunderfx_cli.output import write_result
 
 if TYPE_CHECKING:
+    from thunderfx.profiling.costs import TraceCosts
+    from thunderfx.trace import TraceCtx
+
     from thunderfx_cli.store import StoredRun
     from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
 
@@ -25,12 +28,16 @@ def traces(
     source: Annotated[bool, typer.Option("--source", help="Print the code that executors generated.")] = False,
     list_stages: Annotated[bool, typer.Option("--list-stages", help="List the stages and stop.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The bare program, ready to run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the traces as JSON.")] = False,
+    sort: Annotated[str, typer.Option("--sort", help="List lines, most first: time, memory or flops.")] = "",
+    top: Annotated[int | None, typer.Option("--top", min=1, help="List so many lines.")] = None,
+    module: Annotated[str, typer.Option("--module", help="List the lines of this module and those in it.")] = "",
+    grep: Annotated[str, typer.Option("--grep", help="List the lines that hold this text.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the traces, or the list, as JSON.")] = False,
     store: Annotated[Path | None, typer.Option("--store", help="Where runs are stored.")] = None,
 ) -> None:
-    """Print the traces of a run, subgraph by subgraph.
+    """Print the traces of a run, subgraph by subgraph, with what each line costs; or list lines by their cost.
 
-    Example: thunderfx traces @1 --backward --subgraph 0
+    Example: thunderfx traces @1 --backward --sort time --top 15
     """
     import gc
 
@@ -42,6 +49,11 @@ def traces(
     asked = [option for option, is_set in forms.items() if is_set]
     if len(asked) > 1 or (as_json and (why or source or raw)):
         raise UsageError(f"{' and '.join([*asked, *(['--json'] if as_json else [])])} do not go together")
+    listing = bool(sort or top or module or grep)
+    if listing and (asked or stage != "execution"):
+        raise UsageError(
+            f"--sort, --top, --module and --grep list what runs, and do not go with {asked[0] if asked else '--stage'}"
+        )
     stored = Store.find(store).resolve(run)
     direction = None if both or forward == backward else ("forward" if forward else "backward")
     if not stored.run.subgraphs:
@@ -49,6 +61,9 @@ def traces(
     _check_choice(stored, stage, subgraph)
     if list_stages:
         _list_stages(stored, direction, subgraph, as_json=as_json)
+        return
+    if listing:
+        _list_lines(stored, direction, subgraph, sort, top, module, grep, as_json=as_json)
         return
     chosen = list(stored.traces(direction, subgraph, stage))
     notes = _missing(stored, direction, subgraph, stage, chosen)
@@ -119,6 +134,40 @@ def _list_stages(stored: StoredRun, direction: str | None, subgraph: int | None,
     write_result("".join(out))
 
 
+def _list_lines(
+    stored: StoredRun,
+    direction: str | None,
+    subgraph: int | None,
+    sort: str,
+    top: int | None,
+    module: str,
+    grep: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Lines of all traces as a table. Raises ``RunDataError`` for a run without costs."""
+    import sys
+
+    from thunderfx_cli.costs import all_lines, chosen
+    from thunderfx_cli.render.console import stdout_console
+    from thunderfx_cli.render.line_table import compared, row_data, rows
+
+    traces = all_lines(stored, direction, subgraph)
+    total_ms = sum(found.costs.lines_ms or 0.0 for found in traces)
+    lines = chosen(traces, sort=sort, top=top, module=module, grep=grep)
+    if as_json:
+        from thunderfx_cli.render.json_text import json_text
+
+        write_result(json_text([row_data(item, total_ms) for item in lines]) + "\n")
+        return
+    width = stdout_console().width if sys.stdout.isatty() else None
+    out = list(rows(lines, total_ms, width))
+    for way in ("forward", "backward"):
+        text = compared(stored.run, way, [found.costs for found in traces if found.index.direction == way])
+        out += [f"# {text}"] if text else []
+    write_result("\n".join(out) + "\n")
+
+
 def _print_raw(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]]) -> None:
     write_result("\n".join(stored.program(index) for _, index in chosen))
 
@@ -157,16 +206,42 @@ def _print_json(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]
     write_result(json_text(rows) + "\n")
 
 
+def _body(
+    stored: StoredRun,
+    graph: SubgraphIndex,
+    index: TraceIndex,
+    costs: dict[str, list[TraceCosts]],
+    why: bool,
+    trace: TraceCtx,
+) -> str:
+    """The commented program with what its lines cost, where the run tells; its costs go into ``costs``."""
+    from thunderfx_cli.costs import lines_of
+    from thunderfx_cli.render.line_table import footer, notes_of
+    from thunderfx_cli.render.trace_view import body
+
+    found = lines_of(stored, graph, index, trace)
+    if found is None:
+        return body(trace, why=why)
+    costs[index.direction].append(found.costs)
+    text = body(trace, why=why, notes=notes_of(found.lines, trace, stored.run.ceilings))
+    return f"{text}# {footer(found.costs)}\n"
+
+
 def _print(stored: StoredRun, chosen: list[tuple[SubgraphIndex, TraceIndex]], notes: list[str], *, why: bool) -> None:
     """Highlighted on a terminal and through a pager where it is long; plain text in a pipe."""
+    import functools
     import sys
 
-    from thunderfx_cli.render.trace_view import body, heading
+    from thunderfx_cli.render.line_table import compared
+    from thunderfx_cli.render.trace_view import heading
 
     blocks = []
+    costs: dict[str, list[TraceCosts]] = {"forward": [], "backward": []}
     for graph, index in chosen:
         head = "\n".join(f"# {line}" for line in heading(graph, index))
-        blocks.append(f"{head}\n{stored.text(index, lambda trace: body(trace, why=why))}")
+        text = stored.text(index, functools.partial(_body, stored, graph, index, costs, why))
+        blocks.append(f"{head}\n{text}")
+    blocks += [f"# {text}\n" for way, found in costs.items() if (text := compared(stored.run, way, found))]
     blocks += [f"# {note}\n" for note in notes]
     text = "\n".join(blocks)
     if not sys.stdout.isatty():

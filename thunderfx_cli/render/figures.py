@@ -21,6 +21,16 @@ def format_ms(value: float) -> str:
     return f"{value / 1000:.2f} s"
 
 
+def format_rate(value: float) -> str:
+    """A number with a decimal prefix: ``12_300_000_000`` -> ``"12.3 G"``."""
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(value) < 999.5:
+            digits = f"{value:.0f}" if not unit or abs(value) >= 99.95 else f"{value:.1f}"
+            return f"{digits} {unit}".rstrip()
+        value /= 1000
+    return f"{value:.1f} P"
+
+
 def format_count(count: int, noun: str) -> str:
     """``"1 line"``, ``"12 lines"``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.bound_symbol import DEL
-from thunderfx.trace.printer import one_line, print_trace
+from thunderfx.trace.printer import Notes, one_line, print_trace
 
 from thunderfx_cli.render.figures import format_count
 from thunderfx_cli.store.schema import SubgraphIndex, TraceIndex
@@ -34,9 +34,9 @@ def heading(graph: SubgraphIndex, index: TraceIndex) -> Iterator[str]:
         yield f"backward: {one_line(graph.backward_status)}"
 
 
-def body(trace: TraceCtx, *, why: bool) -> str:
+def body(trace: TraceCtx, *, why: bool, notes: Notes | None = None) -> str:
     """The commented program, and below it what ran its lines."""
-    return f"{print_trace(trace, comments=True, why=why)}# run by {ran_by(trace)}\n"
+    return f"{print_trace(trace, comments=True, why=why, notes=notes)}# run by {ran_by(trace)}\n"
 
 
 def ran_by(trace: TraceCtx) -> str:

@@ -25,6 +25,7 @@ class LineSteps:
     """The programs of a run's subgraphs under measurement."""
 
     def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.timer = LineTimer(device)
         self._timed: dict[int, dict[str, Timed]] = {}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from thunderfx.profiling.costs import TraceCosts
+from thunderfx.profiling.costs import Ceilings, TraceCosts
 from thunderfx.trace import TraceCtx
 from thunderfx.trace.bound_symbol import DEL
 
@@ -45,6 +45,7 @@ def record_run(
     stored_breaks = graph_breaks(breaks)
     if not measured.subgraphs and mode != "bench":
         warnings.append(_nothing_compiled(mode, stored_breaks))
+    costs = [_costs(info, measured) for info in measured.subgraphs]
     return Run(
         id=writer.id,
         name=request.name,
@@ -56,7 +57,7 @@ def record_run(
         mode=mode,
         options=request.stored_options(),
         environment=environment,
-        subgraphs=record_subgraphs(measured, writer),
+        subgraphs=record_subgraphs(measured, writer, costs),
         graph_breaks=stored_breaks,
         timings=timings(measured),
         compile_stages_ms=compile_stages(measured),
@@ -65,6 +66,7 @@ def record_run(
         check=measured.check,
         contenders=tuple(measured.contenders),
         step_parts=measured.step_parts,
+        ceilings=ceilings(measured, costs),
     )
 
 
@@ -77,11 +79,12 @@ def _nothing_compiled(mode: str, breaks: tuple[GraphBreak, ...]) -> str:
     return f"nothing was compiled, the model ran in eager: TorchDynamo made no graph of it ({why})"
 
 
-def record_subgraphs(measured: Measured, writer: RunWriter) -> tuple[SubgraphIndex, ...]:
-    """Write every stage's trace of every subgraph, and the final ones as text; returns their index."""
-    return tuple(
-        _record(number, info, writer, _costs(info, measured)) for number, info in enumerate(measured.subgraphs)
-    )
+def record_subgraphs(
+    measured: Measured, writer: RunWriter, costs: Sequence[dict[str, TraceCosts]]
+) -> tuple[SubgraphIndex, ...]:
+    """Write every stage's trace of every subgraph, its lines' costs by direction, and the final traces as text."""
+    infos = zip(measured.subgraphs, costs, strict=True)
+    return tuple(_record(number, info, writer, found) for number, (info, found) in enumerate(infos))
 
 
 def _costs(info: Any, measured: Measured) -> dict[str, TraceCosts]:
@@ -93,6 +96,17 @@ def _costs(info: Any, measured: Measured) -> dict[str, TraceCosts]:
     if info.programs:
         return costs_of(info, {}, None, "no steps after the first call were asked for")
     return costs_of(info, {}, None, "another compiler runs these lines as a whole")
+
+
+def ceilings(measured: Measured, costs: Sequence[dict[str, TraceCosts]]) -> Ceilings | None:
+    """Of the device whose lines were timed."""
+    if measured.lines is None:
+        return None
+    from thunderfx_cli.running.ceilings import run_ceilings
+
+    infos = zip(measured.subgraphs, costs, strict=True)
+    pairs = [(info.trace(way, "execution"), found) for info, by_way in infos for way, found in by_way.items()]
+    return run_ceilings(measured.lines.device, pairs)
 
 
 def _record(number: int, info: Any, writer: RunWriter, costs: dict[str, TraceCosts]) -> SubgraphIndex:

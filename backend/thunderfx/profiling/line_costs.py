@@ -7,9 +7,10 @@ from statistics import median
 
 from thunderfx.profiling.costs import LineCost, TraceCosts
 from thunderfx.profiling.line_timer import Timed
+from thunderfx.profiling.roofline import types_of
 from thunderfx.profiling.sizes import Sizes
 from thunderfx.profiling.storage import Change, Tracked, saved, track
-from thunderfx.profiling.work import Work, types_of, work_of
+from thunderfx.profiling.work import Work, work_of
 from thunderfx.trace import TraceCtx
 
 

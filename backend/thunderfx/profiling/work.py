@@ -19,6 +19,7 @@ import torch
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from thunderfx.codegen import resolve
+from thunderfx.profiling.roofline import types_of
 from thunderfx.profiling.sizes import Sizes
 from thunderfx.profiling.storage import shared_operand
 from thunderfx.trace import (
@@ -47,15 +48,6 @@ class Work(msgspec.Struct, frozen=True):
     estimated_flops: int = 0
     moved_bytes: int | None = None
     members: tuple[Work, ...] = ()
-
-
-def types_of(trace: TraceCtx) -> dict[str, ValueType]:
-    """Type of each name of ``trace``, of members of fusions too."""
-    types = {var.name: var.type for var in trace.inputs} | {const.name: const.type for const in trace.constants}
-    for line in trace.bound_symbols:
-        types |= {var.name: var.type for member in line.subsymbols for var in member.defines()}
-        types |= {var.name: var.type for var in line.defines()}
-    return types
 
 
 def work_of(line: BoundSymbol, types: Mapping[str, ValueType], sizes: Sizes) -> Work:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 
 from thunderfx.trace.bound_symbol import DEL, BoundSymbol, names_in
 from thunderfx.trace.trace import TraceCtx
@@ -15,6 +16,8 @@ from thunderfx.trace.types import ValueType
 from thunderfx.trace.values import Arg, Body, DictArg, ListArg, Literal, Ref, SliceArg, TupleArg, Variable
 
 INDENT = "  "
+Notes = Mapping[tuple[int, int | None], str]
+"""Text by the number of a line, and the position of a member in it or ``None`` for the line itself."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -122,14 +125,21 @@ def _print_signature(trace: TraceCtx, pad: str, comments: bool, nested: bool) ->
 
 
 def _print_function(
-    trace: TraceCtx, pad: str, called: set[str], *, comments: bool, nested: bool = False, why: bool = False
+    trace: TraceCtx,
+    pad: str,
+    called: set[str],
+    *,
+    comments: bool,
+    nested: bool = False,
+    why: bool = False,
+    notes: Notes | None = None,
 ) -> list[str]:
     """Lines of the function; ``called`` gets the symbols in it."""
     out = _print_signature(trace, pad, comments, nested)
     inner = pad + INDENT
     last_index: int | None = None
     last_origin = ""
-    for line in trace.bound_symbols:
+    for number, line in enumerate(trace.bound_symbols):
         called.add(line.symbol)
         for body in line.bodies():
             out += _print_function(body.trace, inner, called, comments=comments, nested=True)
@@ -144,17 +154,22 @@ def _print_function(
                 out.append(f"{inner}# {one_line(origin)}")
                 last_origin = origin
         comment = line_comment(line)
+        if notes is not None and (note := notes.get((number, None))):
+            comment = f"{comment}  {note}" if comment else note
         out.append(f"{inner}{text}  # {comment}" if comment else inner + text)
-        for member in line.subsymbols:
-            out.append(f"{inner}  # {one_line(print_line(member))}")
+        for position, member in enumerate(line.subsymbols):
+            note = notes.get((number, position), "") if notes else ""
+            out.append(f"{inner}  # {one_line(print_line(member))}{'  ' if note else ''}{note}")
         if why and line.why:
             out.append(f"{inner}  # why: {one_line(line.why)}")
     out.append(f"{inner}return {print_arg(trace.outputs)}")
     return out
 
 
-def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False) -> str:
+def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False, notes: Notes | None = None) -> str:
     """The whole trace as source text, ending in a newline; ``why`` adds why lines stayed out of fusions.
+
+    ``notes`` are appended to the comments of lines and of members of fusions; their text must be harmless.
 
     Called with a list (which it clears, so that inputs can be freed after their last use), the printed function
     returns the outputs.
@@ -165,7 +180,7 @@ def print_trace(trace: TraceCtx, *, comments: bool = False, why: bool = False) -
     if comments and trace.constants:
         head += [f"# constant {_typed(Variable(c.name, c.type))}" for c in trace.constants]
     called: set[str] = set()
-    function = _print_function(trace, "", called, comments=comments or why, why=why)
+    function = _print_function(trace, "", called, comments=comments or why, why=why, notes=notes)
     symbols = {symbol.split(".", 1)[0] for symbol in called}
     imports = ["import torch"] + [f"import {name}" for name in ("operator", "math") if name in symbols]
     if any(symbol.startswith("torch.ops.thunderfx.") for symbol in called):
