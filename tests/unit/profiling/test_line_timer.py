@@ -28,8 +28,8 @@ def test_a_marked_step_runs_the_same_lines_and_restores_the_program():
     program = boxed(trace)
     timer = LineTimer("cpu")
     timed = timer.add(trace, program, "forward")
-    original = program.exchange(None)
-    program.exchange(original)
+    original = program.replace(None)
+    program.replace(original)
     x = torch.randn(2, 3)
     with timer.marked():
         inputs = [x]
@@ -37,7 +37,7 @@ def test_a_marked_step_runs_the_same_lines_and_restores_the_program():
         program([x])
         assert inputs == []
     assert torch.equal(found, x.sin().exp())
-    assert program.exchange(original) is original
+    assert program.replace(original) is original
     assert timed.calls == [2]
     assert [len(samples) for samples in timed.lines_ms] == [1] * len(trace.bound_symbols)
     assert all(samples[0] >= 0 for samples in timed.lines_ms)
