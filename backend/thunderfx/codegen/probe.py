@@ -37,11 +37,11 @@ def probe_lines(tree: ast.Module, trace: TraceCtx, probe: Probe, *, only_call: b
     """
     function = printed_function(tree, trace)
     if only_call:
-        number = next(number for number, line in enumerate(trace.bound_symbols) if line.symbol != DEL)
-        names = [var.name if var is not None else "_" for var in trace.bound_symbols[number].outputs]
+        only = next(number for number, line in enumerate(trace.bound_symbols) if line.symbol != DEL)
+        names = [var.name if var is not None else "_" for var in trace.bound_symbols[only].outputs]
         unpacked = f"({', '.join(names)},) = __outputs__"
-        parts = (probe.enter, probe.before(number), f"__outputs__ = {ONLY_CALL}(args)", unpacked)
-        lines = [*parts, probe.after(number), probe.leave, "return __outputs__"]
+        parts = (probe.enter, probe.before(only), f"__outputs__ = {ONLY_CALL}(args)", unpacked)
+        lines = [*parts, probe.after(only), probe.leave, "return __outputs__"]
         function.body = [made for source in lines for made in _parsed(source, function)]
         return
     body: list[ast.stmt] = []
