@@ -21,9 +21,11 @@ import torch
 from thunderfx import thunderfx
 from thunderfx.executors import Fusion, Region
 from thunderfx.executors.triton import TritonExecutor
-from thunderfx.executors.triton.executor import plan_of, statistics
-from thunderfx.executors.triton.launch import blocks, full_source, jitted
+from thunderfx.executors.triton.cost import schedule
+from thunderfx.executors.triton.executor import plan_of
+from thunderfx.executors.triton.launch import full_source, jitted
 from thunderfx.executors.triton.plan import Kernel
+from thunderfx.executors.triton.program import statistics, symbols_of
 
 ROOT = Path(__file__).parents[1]
 TARGETS = (80, 90, 100)
@@ -47,7 +49,7 @@ class Planning(TritonExecutor):
             raise
         self.regions += 1
         self.kernels += plan.kernels
-        self.moved += int(statistics(plan)["bytes"])
+        self.moved += statistics(plan, symbols_of(plan, graph).hints)["bytes"]
         outputs: Any = graph.output_node().args[0]
         touched = {*graph.find_nodes(op="placeholder"), *(item for item in outputs if isinstance(item, torch.fx.Node))}
         values = [node.meta["val"] for node in touched if isinstance(node.meta.get("val"), torch.Tensor)]
@@ -60,12 +62,14 @@ def compiled(kernel: Kernel, capability: int) -> bytes:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    sizes, _, warps = blocks(kernel)
+    chosen = schedule(kernel)
+    constants = {"WIDE": False, **chosen.blocks}
     signature = {buffer.name: _POINTERS.get(buffer.dtype, f"*i{buffer.dtype[3:]}") for buffer in kernel.buffers}
-    signature |= dict.fromkeys(sizes, "constexpr")
-    source = ASTSource(fn=jitted(kernel), signature=signature, constexprs=dict(sizes))
+    signature |= dict.fromkeys(kernel.symbols, "i32") | dict.fromkeys(constants, "constexpr")
+    aligned = {(at,): [["tt.divisibility", 16]] for at in range(len(kernel.buffers))}  # as torch allocates
+    source = ASTSource(fn=jitted(kernel), signature=signature, constexprs=constants, attrs=aligned)
     target = GPUTarget("cuda", capability, 32)
-    return triton.compile(source, target=target, options={"num_warps": warps}).asm["cubin"]
+    return triton.compile(source, target=target, options={"num_warps": chosen.warps}).asm["cubin"]
 
 
 def usage(cubin: bytes) -> tuple[int, int, int]:

@@ -19,6 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 R = torch.randn
 
 
+def deep(x):
+    for _ in range(400):
+        x = (x + 1).sin()
+    return x
+
+
 def leaves(args, dtype=None):
     def leaf(x):
         x = x.detach().clone()
@@ -111,6 +117,32 @@ CASES = {
         torch.tensor([[1.0, float("nan"), 3.0], [4.0, 5.0, 6.0], [float("inf"), 0.0, 1.0]]),
     ),
     "tanh near zero": (lambda x: torch.tanh(x * 1e-3) * 1e3 + torch.tanh(x * 100), R(4, 50)),
+    "cross entropy": (
+        lambda x, t: F.cross_entropy(x * 2, t, ignore_index=3, label_smoothing=0.1),
+        R(7, 11),
+        torch.tensor([0, 3, 10, 5, 3, 1, 2]),
+    ),
+    "embedding": (lambda x, t: (F.embedding(t, x) * 2).exp() + 1, R(7, 5), torch.tensor([[0, 6], [3, 3]])),
+    "indexing": (lambda x, i: x[:, i] * 2 + x[i, :1] + 1, R(5, 5), torch.tensor([0, -1, 2, 2, 4])),
+    "gather": (lambda x, i: (x * 2).gather(1, i) + 1, R(3, 5), torch.tensor([[0, 4], [1, 1], [2, 0]])),
+    "positions of extremes": (lambda x: (x * 2).argmax(-1) + (x + 1).argmin(0, keepdim=True), R(6, 6)),
+    "truth of all and any": (lambda x: (x > 0).any(-1) & (x > -3).all(0), R(4, 4)),
+    "group norm": (lambda x, w, b: F.group_norm(x * 2, 2, w, b).relu(), R(3, 4, 5), R(4), R(4)),
+    "batch norm": (lambda x, w, b: F.batch_norm(x * 2, None, None, w, b, True).relu(), R(6, 4, 5), R(4), R(4)),
+    "logsumexp": (lambda x: (x * 3).logsumexp(-1) + 1, R(4, 9)),
+    "long rows": (lambda x: F.softmax(x * 2, -1) * x, R(2, 16391)),
+    "long rows of many": (lambda x: (x * x).sum(0) + x.exp().amax(0), R(1031, 5)),
+    "a long reduction in parts": (lambda x: ((x * 2).sum((0, 1)) + 1, x.exp().mean()), R(64, 48, 3)),
+    "a slice with a step is written": (lambda x, y: torch.slice_scatter(x * 2, y, 0, 1, 8, 2) + 1, R(8, 3), R(4, 3)),
+    "flipped and repeated": (lambda x: x.flip(0).repeat(2, 3) * 2 + 1, R(3, 4)),
+    "rounding": (
+        lambda x, y: torch.round(x * 3) + torch.floor(x / y) + torch.div(x, y, rounding_mode="trunc") + x % y.abs(),
+        R(5, 4),
+        R(5, 4) + 3,
+    ),
+    "small arguments": (lambda x: torch.log1p(x * 1e-5) + torch.expm1(x * 1e-5), R(5, 4).abs()),
+    "constants of float64": (lambda x: x.double() * 0.1 + 1 / 3, R(5, 4)),
+    "a deep chain": (lambda x: deep(x), R(5, 4)),
     "power and division": (lambda x: (x**2 + x**3) / (x * x + 1) - 1 / (x.abs() + 1), R(4, 5)),
 }
 
@@ -125,9 +157,9 @@ def test_what_a_layer_norm_with_neighbours_costs_is_one_kernel():
     compiled = check(*CASES["layer norm between"])
     (record,) = compiled.last_traces[0].fusions
     assert record.statistics["kernels"] == 1
-    # three loads (x, weight, bias), four stores (gelu, mean, rstd, result)
-    assert record.statistics["bytes"] == 4 * (3 * 96 + 2 * 16 + 2 * 6)
-    assert "store out0[m * 16 + n]" in record.source and re.search(r"sum of v\d+ over columns", record.source)
+    # three loads (x, weight, bias), three stores (mean, rstd, result); gelu is computed again in the backward
+    assert record.statistics["bytes"] == 4 * (2 * 96 + 2 * 16 + 2 * 6)
+    assert "[m * 16 + n] = v" in record.source and re.search(r"sum of v\d+ over columns", record.source)
     assert "def kernel0(in0" in record.source
 
 
@@ -140,10 +172,56 @@ def test_what_it_cannot_do_stays_outside_with_a_reason():
     compiled = check(lambda x: torch.cumsum(x + 1, 0) * 2 + 1, R(5, 3))
     (line,) = [line for line in compiled.last_traces[0].bound_symbols if "cumsum" in line.symbol]
     assert line.why == "triton: no kernel is generated for aten.cumsum.default"
+
+
+def test_symbolic_sizes_are_arguments_of_one_kernel():
+    """Rows, columns and strides of other sizes run the same kernels, compiled once."""
+
+    def fn(x, w):
+        return F.softmax(F.layer_norm(x, (x.shape[-1],), w) * x.shape[0] + x[:, :1], -1).sum(0) * 2
+
     torch._dynamo.reset()
-    compiled = thunderfx(lambda x: (x + 1).exp() * 2, executors=["triton"], dynamic=True)
-    torch.testing.assert_close(compiled(torch.ones(3)), (torch.ones(3) + 1).exp() * 2)
-    assert "triton: its size is symbolic" in {line.why for line in compiled.last_traces[0].bound_symbols}
+    compiled = thunderfx(fn, executors=["triton"], dynamic=True)
+    for shape in [(3, 5), (7, 11), (20, 33), (3, 300)]:
+        args = R(shape), R(shape[1])
+        got, expected = outcome(compiled, leaves(args)), outcome(fn, leaves(args, torch.float64))
+        for ours, truth in zip(got, expected, strict=True):
+            torch.testing.assert_close(ours.double(), truth, rtol=2e-5, atol=2e-5)
+    assert compiled.fallbacks == [] and len(compiled.last_traces) == 1
+    (record,) = compiled.last_traces[0].fusions
+    assert re.search(r"def kernel0\(.*, s\d+, s\d+, WIDE", record.source)
+
+
+def test_dropout_draws_its_mask_again():
+    torch._dynamo.reset()
+    compiled = thunderfx(lambda x: F.dropout(x * 2, 0.3) * 3, executors=["triton"])
+    x = torch.ones(200, 500, requires_grad=True)
+    torch.manual_seed(1)
+    y = compiled(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, y.detach())  # the same elements, scaled alike
+    assert abs((y != 0).float().mean() - 0.7) < 0.01
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), y)
+    assert not torch.equal(compiled(x), y)
+    saved = compiled.subgraph_infos[0].saved_for_backward_bytes
+    assert saved <= 8  # the seed
+
+
+def test_philox_of_torch_is_tritons():
+    import triton
+    import triton.language as tl
+    from thunderfx.executors.triton.philox import uniform
+
+    @triton.jit
+    def draw(seed, out, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(out + at, tl.rand(tl.load(seed), at))
+
+    seed = torch.tensor(0x1234567890ABCDE)
+    out = torch.empty(1024)
+    draw[(1,)](seed, out, BLOCK=1024)
+    assert torch.equal(uniform(seed, [1024]), out)
 
 
 UNARY = {

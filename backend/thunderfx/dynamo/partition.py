@@ -20,6 +20,7 @@ def partition(joint: torch.fx.GraphModule, joint_inputs: Any, **options: Any) ->
     """Forward and backward graph; options are those of the partitioner."""
     protect_changed_inputs(joint)
     drop_unused_statistics(joint)
+    draw_again(joint)
     forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **options)
     return forward, backward
 
@@ -48,6 +49,13 @@ def drop_unused_statistics(joint: torch.fx.GraphModule) -> None:
         if node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7] is True:
             node.update_arg(3, None)
             node.update_arg(4, None)
+
+
+def draw_again(joint: torch.fx.GraphModule) -> None:
+    """Have numbers that are a function of a seed (executors/triton/philox.py) drawn again rather than saved."""
+    for node in joint.graph.nodes:
+        if str(node.target) == "thunderfx.uniform.default":
+            node.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def _is_placeholder(node: Any) -> bool:

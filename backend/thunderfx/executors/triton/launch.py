@@ -1,4 +1,4 @@
-"""Triton source -> what runs a region.
+"""Triton source -> what runs a kernel.
 
 On a CUDA device kernels are compiled by Triton, which keeps them in its own cache. On the CPU they run in Triton's
 interpreter, which is for checking, not for speed; it must be chosen before triton is imported.
@@ -10,19 +10,23 @@ import itertools
 import linecache
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from thunderfx.executors.triton.cost import Schedule, alternatives, schedule
 from thunderfx.executors.triton.plan import Kernel
+from thunderfx.executors.triton.sizes import hint
 from thunderfx.executors.triton.source import source_of
 
 _serial = itertools.count()
-#: Elements of a block: a pointwise kernel's, and a row kernel's at least.
-POINTWISE_BLOCK = 1024
-ROW_BLOCK = 2048
 _HEAD = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+#: Positions from here on need 64 bits; blocks reach beyond the end of a tensor.
+_NARROW = 2**31 - 2**20
+
+#: Runs a kernel on its buffers with the values of symbols.
+Launcher = Callable[[Sequence[torch.Tensor], Mapping[str, int]], None]
 
 
 def prepare(device: torch.device) -> None:
@@ -34,7 +38,7 @@ def prepare(device: torch.device) -> None:
 
 
 def full_source(kernel: Kernel) -> str:
-    return _HEAD + source_of(kernel)
+    return _HEAD + source_of(kernel, schedule(kernel).is_looped)
 
 
 def jitted(kernel: Kernel) -> Any:
@@ -47,30 +51,36 @@ def jitted(kernel: Kernel) -> Any:
     return scope[kernel.name]
 
 
-def blocks(kernel: Kernel) -> tuple[dict[str, int], int, int]:
-    """Block sizes, number of programs and of warps (eight elements for each thread where there are so many)."""
-    if kernel.columns == 1:
-        rows = min(POINTWISE_BLOCK, _power_of_two(kernel.rows))
-        sizes, elements = {"ROWS": rows}, rows
+def is_wide(buffers: Sequence[torch.Tensor]) -> bool:
+    """Whether positions in a buffer need 64 bits."""
+    return any(
+        sum((size - 1) * stride for size, stride in zip(b.shape, b.stride(), strict=True)) >= _NARROW for b in buffers
+    )
+
+
+def launcher(kernel: Kernel, *, autotune: bool = False) -> Launcher:
+    """Runs the kernel; with ``autotune`` the first launch at given sizes tries the model's alternatives."""
+    function, chosen = jitted(kernel), schedule(kernel)
+    blocks: dict[str, Any] = dict(chosen.blocks)
+    if autotune:
+        import triton
+
+        configs = [triton.Config(other.blocks, num_warps=other.warps) for other in alternatives(kernel)]
+        function, blocks = triton.autotune(configs, key=kernel.symbols)(function), {}
     else:
-        columns = _power_of_two(kernel.columns)
-        rows = max(1, min(ROW_BLOCK // columns, _power_of_two(kernel.rows)))
-        sizes, elements = {"ROWS": rows, "COLUMNS": columns}, rows * columns
-    warps = max(1, min(16, _power_of_two(elements // 256)))
-    return sizes, -(-kernel.rows // rows), warps
+        blocks["num_warps"] = chosen.warps
+    symbols = kernel.symbols
 
-
-def launcher(kernel: Kernel) -> Callable[[Sequence[torch.Tensor]], None]:
-    """Runs the kernel on its buffers, in the order of ``kernel.buffers``."""
-    function = jitted(kernel)
-    sizes, programs, warps = blocks(kernel)
-
-    def launch(buffers: Sequence[torch.Tensor]) -> None:
-        function[(programs,)](*buffers, **sizes, num_warps=warps)
+    def launch(buffers: Sequence[torch.Tensor], values: Mapping[str, int]) -> None:
+        rows = hint(kernel.rows, values)
+        if rows:
+            sizes = {name: values[name] for name in symbols}
+            grid = lambda meta: (-(-rows // meta["ROWS"]),)  # noqa: E731
+            function[grid](*buffers, **sizes, WIDE=is_wide(buffers), **blocks)
 
     return launch
 
 
-def _power_of_two(value: int) -> int:
-    """The least power of two that is not below ``value``."""
-    return 1 << max(0, value - 1).bit_length()
+def programs(kernel: Kernel, chosen: Schedule, values: Mapping[str, int]) -> int:
+    """Number of blocks."""
+    return -(-hint(kernel.rows, values) // chosen.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from thunderfx.executors.triton.index import Index
+from thunderfx.executors.triton.sizes import Size, symbols_in, text_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Load:
 class Compute:
     var: str
     expression: str
+    sizes: tuple[Size, ...] = ()  #: those that the expression names
 
     def __str__(self) -> str:
         return f"{self.var} = {self.expression}"
@@ -38,12 +40,14 @@ class Compute:
 
 @dataclasses.dataclass(frozen=True)
 class Reduce:
-    """Over the columns: ``kind`` is ``sum``, ``max`` or ``min``; ``neutral`` stands where there is no column."""
+    """Over the columns: ``kind`` is ``sum``, ``max`` or ``min``; ``neutral`` stands where there is no column. ``dtype``
+    is what it accumulates in."""
 
     var: str
     kind: str
     operand: str
     neutral: str
+    dtype: str
 
     def __str__(self) -> str:
         return f"{self.var} = {self.kind} of {self.operand} over columns"
@@ -65,12 +69,20 @@ Step = Load | Compute | Reduce | Store
 
 @dataclasses.dataclass
 class Kernel:
-    """``rows`` times ``columns`` points; without columns (1) it is a pointwise kernel over ``rows`` elements."""
+    """``rows`` times ``columns`` points; without columns (1) it is a pointwise kernel over ``rows`` elements.
+
+    ``depends`` says of each variable on which of ``m`` (the row) and ``n`` (the column) it depends.
+    """
 
     name: str
-    rows: int
-    columns: int
+    rows: Size
+    columns: Size
     steps: list[Step] = dataclasses.field(default_factory=list)
+    depends: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def has_columns(self) -> bool:
+        return not (isinstance(self.columns, int) and self.columns == 1)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -79,6 +91,26 @@ class Kernel:
         written = [step.buffer for step in self.steps if isinstance(step, Store)]
         return list(dict.fromkeys([*read, *written]))
 
+    @property
+    def symbols(self) -> list[str]:
+        """Symbols of sizes that the kernel takes as arguments."""
+        sizes = [self.rows, self.columns]
+        for step in self.steps:
+            sizes += step.index.sizes() if isinstance(step, (Load, Store)) else ()
+            sizes += step.sizes if isinstance(step, Compute) else ()
+        return symbols_in(sizes)
+
+    @property
+    def contiguous(self) -> str:
+        """The loop variable along which most accesses are contiguous, ``"m"`` or ``"n"``."""
+        votes = {"m": 0, "n": 0}
+        for step in self.steps:
+            if isinstance(step, (Load, Store)) and {"m", "n"} <= step.index.atoms():
+                for variable in votes:
+                    votes[variable] += step.index.stride(variable) == 1
+        return "m" if votes["m"] > votes["n"] else "n"
+
     def __str__(self) -> str:
-        space = f"{self.rows} rows x {self.columns} columns" if self.columns > 1 else f"{self.rows} elements"
+        rows, columns = text_of(self.rows), text_of(self.columns)
+        space = f"{rows} rows x {columns} columns" if self.has_columns else f"{rows} elements"
         return "\n".join([f"kernel {self.name}: {space}", *(f"  {step}" for step in self.steps)])
