@@ -11,6 +11,7 @@ import typer
 
 from thunderfx_cli.commands.bench import bench
 from thunderfx_cli.commands.diff import diff
+from thunderfx_cli.commands.history import history
 from thunderfx_cli.commands.memory import memory
 from thunderfx_cli.commands.run import run
 from thunderfx_cli.commands.runs import app as runs_app
@@ -30,6 +31,7 @@ app.command("traces")(traces)
 app.command("diff")(diff)
 app.command("bench")(bench)
 app.command("memory")(memory)
+app.command("history")(history)
 app.add_typer(runs_app, name="runs")
 
 DEBUG_VARIABLE = "THUNDERFX_DEBUG"

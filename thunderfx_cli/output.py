@@ -21,3 +21,9 @@ def terminal_width() -> int | None:
     import shutil
 
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def plots_here() -> bool:
+    """Whether stdout is a terminal that places characters and shows those of a plot."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and encoding.startswith("utf")

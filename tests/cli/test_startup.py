@@ -14,6 +14,7 @@ COMMANDS = (
     ("run",),
     ("traces",),
     ("diff",),
+    ("history",),
     ("runs",),
     *(("runs", name) for name in ("show", "rename", "rm", "prune", "export", "import")),
 )

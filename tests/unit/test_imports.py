@@ -14,14 +14,17 @@ READERS = (
     "thunderfx_cli.app",
     "thunderfx_cli.commands.diff",
     "thunderfx_cli.commands.memory",
+    "thunderfx_cli.commands.history",
     "thunderfx_cli.commands.run",
     "thunderfx_cli.commands.runs",
     "thunderfx_cli.commands.traces",
     "thunderfx_cli.render.diff_view",
     "thunderfx_cli.render.memory_view",
+    "thunderfx_cli.render.history_view",
     "thunderfx_cli.render.run_view",
     "thunderfx_cli.render.trace_view",
     "thunderfx_cli.store",
+    "thunderfx_cli.store.archive",
 )
 HEAVY = ("torch", "triton", "numpy")
 

@@ -122,6 +122,11 @@ def _doubled_midranks(values: Sequence[float]) -> tuple[list[int], list[int]]:
     return doubled, ties
 
 
+def midranks(values: Sequence[float]) -> list[float]:
+    """Rank of each value, from 1; equal values share the mean of their ranks."""
+    return [rank / 2 for rank in _doubled_midranks(values)[0]]
+
+
 def _percentile(ordered: Sequence[float], share: float) -> float:
     """Linear interpolation between the closest ranks (numpy's default method)."""
     position = share * (len(ordered) - 1)
